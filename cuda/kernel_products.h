@@ -26,8 +26,7 @@ namespace mfu {
   return name.find("deep_gemm") != std::string_view::npos;
 }
 
-/// The question for every launch then: whether its name begins as theirs do, `_ZN9deep_gemm`, as far as hardly anything
-/// else does.
+/// The question for every launch then: whether its name begins as theirs do, `_ZN9deep_gemm`, and few others.
 [[nodiscard]] inline bool may_be_product(const char* symbol) noexcept {
   return symbol != nullptr && symbol[0] == '_' && symbol[1] == 'Z' && symbol[2] == 'N' && symbol[3] == '9' &&
          symbol[4] == 'd';

@@ -206,8 +206,7 @@ inline constexpr std::uint32_t kDriverEventCalls[] = {119, 441, 587, 588, 295, 4
   }
 }
 
-/// Pointers to the values of the kernel's parameters, as the call was given them; nullptr where it was given none, or
-/// is another call.
+/// Pointers to the values of the kernel's parameters, as the call was given them; nullptr: none, or another call.
 [[nodiscard]] inline const void* const* parameters_of_launch(std::uint32_t driver_id, const void* parameters) noexcept {
   if (parameters == nullptr) return nullptr;
   switch (driver_id) {

@@ -24,8 +24,7 @@ class NvmlDevice {
   static constexpr int kNoFunction = 13;  ///< NVML_ERROR_FUNCTION_NOT_FOUND
   /// Since the driver was loaded [J], by nvmlDeviceGetTotalEnergyConsumption. \param refused its result.
   [[nodiscard]] std::optional<double> joules(int& refused) const;
-  /// Time in which the clock was held down so far [s], by nvmlDeviceGetViolationStatus: by power, by heat, by the
-  /// board's limit.
+  /// Time in which power, heat or the board's limit held the clock down so far [s] (nvmlDeviceGetViolationStatus).
   [[nodiscard]] std::array<std::optional<double>, 3> throttled_s() const;
   /// It is a part of a GPU (MIG), whose energy nobody counts; its clock is that of the whole one.
   [[nodiscard]] bool is_part() const noexcept { return is_part_; }

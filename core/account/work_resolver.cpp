@@ -324,8 +324,11 @@ void WorkResolver::count_attention(Instance& instance) {
     const auto forward = static_cast<double>(instance.products->attention_forward());
     const auto backward = static_cast<double>(instance.products->attention_backward());
     AttentionCore core;
-    if (forward + backward > 0 && model_of(instance) != nullptr && instance.work.flop_known)
-      core = attention_core(*model_of(instance), instance.phase, instance.shape);
+    // A layer is a part of its pass, which has a shape and a model.
+    const bool by_parent = instance.phase == Phase::kNone && instance.parent != nullptr;
+    const Instance& pass = by_parent ? *instance.parent : instance;
+    if (forward + backward > 0 && model_of(pass) != nullptr && pass.work.flop_known)
+      core = attention_core(*model_of(pass), pass.phase, pass.shape);
     if (core.flop > 0 && core.layers > 0) {
       const double of_one = core.flop / core.layers;
       instance.attention = {forward * of_one, backward * kBackward * of_one, forward, backward, 0};

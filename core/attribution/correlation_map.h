@@ -89,8 +89,7 @@ class CorrelationMap {
                                         std::memory_order_relaxed);
   }
 
-  /// [launching thread] The launch belongs to another product than was said, or to none. Without effect once there is
-  /// a record of it.
+  /// [launching thread] The launch is of another product than was said, or of none. No effect once it has a record.
   void retag(CorrelationId id, ProductTag product) noexcept {
     Slot& slot = slot_of(id);
     const std::uint64_t word = slot.word.load(std::memory_order_relaxed);
@@ -150,8 +149,7 @@ class CorrelationMap {
     if (first || static_cast<std::int32_t>(units - end.load(std::memory_order_relaxed)) > 0)
       end.store(units, std::memory_order_relaxed);
   }
-  /// [mfu-drain] A record of a launch has no usable time. \return whether it is the first of this launch's that has
-  /// none
+  /// [mfu-drain] A record of a launch has no usable time. \return whether it is the launch's first without one
   bool note_no_time(CorrelationId id, bool first_record) noexcept {
     Slot& slot = slot_of(id);
     if (first_record) slot.detail.store(0, std::memory_order_relaxed);

@@ -54,8 +54,7 @@ InstanceSlot* InstanceTable::at_sequence(std::uint64_t sequence, bool& pending) 
   const bool published = state == InstanceSlot::kOpen || state == InstanceSlot::kClosed;
   pending = false;
   if (published && s.id == id_of(sequence)) return &s;
-  // The thread that has the slot now may have claimed it before this one or after, so only a refusal says that it never
-  // comes.
+  // The thread that has the slot now may have claimed it before or after: only a refusal says that it never comes.
   if (refused != sequence + 1) pending = state == InstanceSlot::kClaimed || refused <= sequence;
   return nullptr;
 }

@@ -14,8 +14,7 @@
 namespace mfu {
 
 /// Insert-only, lock-free, fixed memory (5 MiB at most, and pages are touched only as products come). A training
-/// program has some dozens of distinct products, a server some thousands for each number of tokens that a pass can
-/// have.
+/// program has some dozens of distinct products, a server some thousands for each number of tokens of a pass.
 class ProductTable {
  public:
   static constexpr std::uint32_t kCapacity = 1u << 16;

@@ -7,8 +7,7 @@
 
 namespace mfu {
 
-/// All of a Product. Put together from its parts by shifts: bytes that were just written one by one are slow to read as
-/// a word.
+/// All of a Product, put together by shifts: bytes that were just written one by one are slow to read as a word.
 struct ProductWords {
   std::uint64_t m = 0, n = 0, k = 0;
   std::uint64_t rest = 0;  ///< batch, types, transposes

@@ -13,8 +13,7 @@ using nlohmann::json;
 
 namespace {
 
-/// Python writes NaN, Infinity and -Infinity where JSON has no such thing (Mamba-2's `time_step_limit`); null takes
-/// their place.
+/// Python writes NaN, Infinity and -Infinity, which JSON has not (Mamba-2's `time_step_limit`): null instead.
 std::string without_python_numbers(std::string_view text) {
   std::string out;
   out.reserve(text.size());

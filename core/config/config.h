@@ -68,6 +68,7 @@ struct Config : LauncherFacts {
   bool executed = true;                            ///< MFU_EXECUTED: look at calls to cuBLAS
   bool detect = true;                              ///< MFU_DETECT: find steps where no range names any
   bool python = true;                              ///< MFU_PYTHON: ask the interpreter what the program does
+  bool layers = false;                             ///< MFU_PARTS: regions for the layers of a model
   bool energy = true;                              ///< MFU_ENERGY: read energy counters at ends of windows
   bool idle = true;                                ///< MFU_IDLE: look at the host while the GPU is idle
   double stall_s = 30;                             ///< MFU_STALL [s]: so long without an end is a stall; 0: never

@@ -17,8 +17,7 @@ struct Override {
   std::string origin;  ///< for messages: `MFU_SET`, `--batch`
 };
 
-/// `a.b=1,c=[2,3],d=x` one by one; a piece without `=` belongs to the value before it. Anything but key and value is a
-/// problem.
+/// `a.b=1,c=[2,3],d=x` one by one; a piece without `=` belongs to the value before it. Anything else is a problem.
 [[nodiscard]] std::vector<Override> parse_overrides(std::string_view text, std::string_view origin,
                                                     std::vector<Problem>* problems);
 

@@ -178,6 +178,10 @@ constexpr Variable kVariables[] = {
      read_detect},
     {"MFU_PYTHON", "1", "0: do not ask the Python interpreter what the program does",
      [](const GivenVariable& v, Config& c) { c.python = v.flag("using 1").value_or(true); }},
+    {"MFU_PARTS", "none", "layers: a region for each layer of a PyTorch model, and for its backward pass",
+     [](const GivenVariable& v, Config& c) {
+       c.layers = v.word<bool>({{"none", false}, {"layers", true}});
+     }},
     {"MFU_ENERGY", "1", "0: do not read the GPUs' energy counters", read_flag<&Config::energy>},
     {"MFU_GPU_HOUR", "none", "price of a GPU for an hour, for mfu report", nullptr},
     {"MFU_IDLE", "1", "0: do not look at what the program does while the GPU is idle", read_flag<&Config::idle>},

@@ -26,8 +26,7 @@
 
 namespace mfu {
 
-/// The finding, for people: `training step every 1219 launches, confidence high, cut by optimizer`, or `no step
-/// found`.
+/// For people: `training step every 1219 launches, confidence high, cut by optimizer`, or `no step found`.
 [[nodiscard]] std::string sentence(const StepFindings& findings);
 
 /// Facts beside the products of one iteration that decide between decode and prefill.
@@ -69,8 +68,7 @@ class DetectedRegions {
   DetectedRegions(Ledger& ledger, const RegionRules& rules, KernelNames& names, DetectionOptions options);
   ~DetectedRegions();
 
-  /// A record that no instance owns. `first_of_launch`: the launch had none before; `thread`: who launched, 0: not
-  /// known.
+  /// A record that no instance owns. `first_of_launch`: the launch had none before; `thread`: of the launch, or 0.
   void add(const ActivityRecord& record, bool first_of_launch, std::uint32_t thread);
   /// A range opened a region: the program names its work itself from `at` on.
   void stand_aside();

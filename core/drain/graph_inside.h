@@ -42,8 +42,7 @@ class GraphInside {
   void follow();
   /// An activity that ran outside of graphs, with good times.
   void learn(const ActivityRecord& record) noexcept;
-  /// The records of the nodes of `whole`, in order, laid over its time; none: its inside is not known. Valid until the
-  /// next call.
+  /// The records of the nodes of `whole`, in order, laid over its time; none: not known. Valid until the next call.
   [[nodiscard]] std::span<const ActivityRecord> of(const ActivityRecord& whole, GraphNumber number);
 
   /// Time of graphs so far, of those whose inside is known, and how far their time lay from that of their nodes, as the
@@ -61,8 +60,7 @@ class GraphInside {
     ProductTag product;
     ActivityKind kind{};
   };
-  /// The nodes of a graph, of its copies and of what runs it, which have it together; counted while any of these is
-  /// there.
+  /// The nodes of a graph, its copies and what runs it, which have it together; counted while any of them is there.
   struct NodeList {
     explicit NodeList(std::size_t& in_all) : count(in_all) {}
     ~NodeList() { count -= nodes.size(); }

@@ -52,6 +52,10 @@ void ProgramRegions::add_fact(const ProgramFact& fact) {
     counted_.insert_or_assign(fact.model, PassFlop{value(ShapeWords::kBatch), value(ShapeWords::kSeqLen)});
     return;
   }
+  if (fact.kind == FactKind::kLayer) {
+    if (layers_.size() < kMostHeld) layers_.push_back(fact);
+    return;
+  }
   ProgramFact known = fact;
   const auto model = models_.find(fact.model);
   // An encoder fills no cache, though its arguments may name one.
@@ -87,8 +91,17 @@ void ProgramRegions::give_out_before(const HeldRecord* end) {
   held_.drop_before(end);
 }
 
-/// Launches up to and with `until` belong to what is open.
-void ProgramRegions::give_out(CorrelationId until) {
+/// Launches up to and with `until` belong to what is open, and to the layers that begin among them before `end`.
+void ProgramRegions::give_out(CorrelationId until, TimeNs end) {
+  for (; !layers_.empty() && layers_.front().at <= end && !is_after(layers_.front().launch, until);
+       layers_.pop_front()) {
+    give_out_launches(layers_.front().launch);
+    change_layer(layers_.front());
+  }
+  give_out_launches(until);
+}
+
+void ProgramRegions::give_out_launches(CorrelationId until) {
   if (raw(until) == 0) return;
   give_out_before(std::find_if(held_.begin(), held_.end(),
                                [until](const HeldRecord& held) { return newer(held.record.correlation, until); }));
@@ -160,6 +173,32 @@ void ProgramRegions::open(const InstanceSlot& slot, const ProgramMark& mark) {
   ledger_.open(slot, std::max(mark.at, ledger_.now()), &work);
 }
 
+void ProgramRegions::close_layer(TimeNs at) {
+  if (!in_layer_) return;
+  ledger_.close(open_.back(), std::max(at, ledger_.now()), home_);
+  open_.pop_back();
+  in_layer_ = false;
+}
+
+/// A layer's work goes on until the next one begins, forward or backward, or its pass ends.
+void ProgramRegions::change_layer(const ProgramFact& fact) {
+  close_layer(fact.at);
+  if (open_.empty()) return;
+  const InstanceSlot& pass = open_.back();
+  const bool backward = (fact.mode & ProgramFact::kBackward) != 0;
+  const RegionId region = rules_.layer_in(pass.region, fact.model);
+  if (region == RegionId::kNone || backward != (pass.region == rules_.detected().backward)) return;
+  ProgramMark mark;
+  mark.at = fact.at;
+  InstanceSlot& made = open_.emplace_back();
+  prepare(made, region, mark);
+  made.parent = open_[open_.size() - 2].id;
+  in_layer_ = true;
+  DetectedWork work;
+  work.by_interpreter = true;
+  ledger_.open(made, std::max(mark.at, ledger_.now()), &work);
+}
+
 void ProgramRegions::close(const ProgramMark& mark) {
   if (open_.empty()) return;
   if (mark.region == ProgramRegion::kStep) last_step_ = mark.at - last_mark_;
@@ -187,7 +226,8 @@ void ProgramRegions::apply(const ProgramMark& mark) {
     if (mark.kind == ProgramMark::Kind::kClose) --skipped_;
     return;
   }
-  give_out(mark.launch);
+  give_out(mark.launch, mark.at);
+  close_layer(mark.at);
   if (opens)
     open(mark);
   else if (mark.kind == ProgramMark::Kind::kClose)
@@ -228,10 +268,11 @@ TimeNs ProgramRegions::settle(CorrelationId complete, TimeNs watermark) {
   take_marks(complete);
   const ProgramFact* oldest = passing_ ? nullptr : steps_.undecided();
   if (marks_.empty() && (oldest == nullptr || !newer(oldest->launch, complete)))
-    give_out(oldest == nullptr ? complete : oldest->launch);
+    oldest == nullptr ? give_out(complete) : give_out(oldest->launch, oldest->at);
   else if (marks_.empty())
     give_out(complete);
   TimeNs until = std::min(watermark, held_.earliest_begin());
+  if (!layers_.empty()) until = std::min(until, layers_.front().at);
   if (!marks_.empty()) until = std::min(until, marks_.front().at);
   if (oldest != nullptr) until = std::min(until, oldest->at);
   return until;
@@ -249,6 +290,7 @@ void ProgramRegions::finish() {
 void ProgramRegions::stop() {
   if (std::exchange(stopped_, true)) return;
   marks_.clear();
+  layers_.clear();
   ProgramMark end;
   end.at = std::max(now_, ledger_.now());
   while (!open_.empty()) close(end);

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <limits>
 #include <map>
 #include <optional>
 #include <set>
@@ -62,7 +63,10 @@ class ProgramRegions {
   void open(const InstanceSlot& slot, const ProgramMark& mark);
   void close(const ProgramMark& mark);
   void prepare(InstanceSlot& slot, RegionId region, const ProgramMark& mark);
-  void give_out(CorrelationId until);
+  void close_layer(TimeNs at);
+  void change_layer(const ProgramFact& fact);
+  void give_out(CorrelationId until, TimeNs end = std::numeric_limits<TimeNs>::max());
+  void give_out_launches(CorrelationId until);
   void give_out_before(const HeldRecord* end);
   void give_out_one(const HeldRecord& held);
   [[nodiscard]] DetectedWork work_of(const ProgramMark& mark);
@@ -77,6 +81,7 @@ class ProgramRegions {
   ProgramSteps steps_;
   HeldRecords held_;
   std::deque<ProgramMark> marks_;  ///< decided, and not applied
+  std::deque<ProgramFact> layers_;
   std::deque<InstanceSlot> open_;  ///< innermost last; a slot cannot be moved
   std::map<std::uint32_t, FlopsModel> models_;
   std::map<std::uint32_t, PassFlop> counted_;  ///< of models without a config
@@ -91,6 +96,7 @@ class ProgramRegions {
   std::uint64_t attributed_ = 0;
   bool passing_ = false;  ///< it takes too long until the first step is known: nothing is held back
   bool expects_ = true;
+  bool in_layer_ = false;  ///< that is the innermost
   bool stopped_ = false, made_ = false, contradicted_ = false;
   std::vector<std::string> notices_;
 };

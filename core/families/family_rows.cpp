@@ -142,12 +142,10 @@ void check_layer_types(RowValues& x, std::int64_t layers) {
   }
 }
 
-/// Layers that are read one by one, which takes some ten microseconds each, in a process that waits. No published model
-/// comes near.
+/// Layers that are read one by one: some ten microseconds each, while a process waits. No published model is near.
 constexpr std::int64_t kMostPatterned = 4096;
 
-/// Layers one by one where any value depends on the layer, alike ones together. \param key of their number, for
-/// messages
+/// Layers one by one where a value depends on the layer, alike ones together. \param key of their number
 template <typename Make>
 std::vector<LayerSpec> build_stack(RowValues& x, std::int64_t layers, const char* key, const Make& make) {
   std::vector<LayerSpec> stack;
@@ -570,8 +568,7 @@ void build_row(std::string_view type, const Fields& f, ModelHead head, Architect
   if (x.flag("assumes")) spec.assumed.emplace_back(x.text("assumption"));
   VisionSpec v = tower_of(x);
   if (f.failed()) return;
-  // The class that an image classifier is published with, or the bare tower with its pooler; neither where the config
-  // says none.
+  // The class that an image classifier is published with, or the bare tower with its pooler, if the config has one.
   const bool classifier = head == ModelHead::kSequence, bare = head == ModelHead::kNone;
   if (classifier || bare) v.image_flop += x.value(classifier ? "classifier_flop" : "pooler_flop");
   spec.d_model = v.width;

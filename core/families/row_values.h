@@ -13,8 +13,7 @@
 
 namespace mfu {
 
-/// Evaluates a row. The first problem is kept in `fields`, in the words of a config error; every value is 1 from then
-/// on.
+/// Evaluates a row. The first problem is kept in `fields`, in the words of a config error; then every value is 1.
 class RowValues {
  public:
   /// Both outlive this.

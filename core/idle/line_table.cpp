@@ -6,8 +6,7 @@ namespace {
 
 using Table = std::span<const std::uint8_t>;
 
-/// 3.9: by how much code and lines go on, in pairs. 3.10: the same, where a pair is of the code before it, and -128 has
-/// no line.
+/// 3.9: by how much code and lines go on, in pairs. 3.10: a pair is of the code before it, and -128 has no line.
 std::uint32_t line_of_pairs(bool ranges, Table table, std::uint32_t line, std::size_t at) noexcept {
   std::uint32_t found = line;
   std::size_t end = 0;

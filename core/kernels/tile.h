@@ -10,8 +10,7 @@
 namespace mfu {
 
 /// Sizes of one product as cuBLAS is asked for it, column-major: D is m x n. PyTorch's (rows x in) (in x out) has
-/// m = out, n = rows, k = in. Of attention: m queries and n keys of a sequence, k the width of a head.
-/// 0: not known.
+/// m = out, n = rows, k = in. Attention: m queries, n keys of a sequence, k the width of a head. 0: not known.
 struct ProblemSize {
   std::int64_t m = 0, n = 0, k = 0;
   std::int64_t batch = 1;  ///< products of this size; not read for attention, whose grid counts sequences and heads

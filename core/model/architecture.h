@@ -68,8 +68,7 @@ struct MixerSpec : LatentDims, StateDims {
   KeyValues key_values = KeyValues::kOwn;
   std::int64_t o_rank = 0;    ///< output projection by groups of heads to this width each, then one matrix; 0: plain
   std::int64_t o_groups = 0;  ///< how many such groups
-  // Sparse attention: an index of `index_heads` x `index_dim` scores every visible key, the core sees the best
-  // `top_keys`.
+  // Sparse attention: an index of `index_heads` x `index_dim` scores all keys, the core sees the best `top_keys`.
   std::int64_t top_keys = 0;  ///< 0: all
   std::int64_t index_heads = 0;
   std::int64_t index_dim = 0;

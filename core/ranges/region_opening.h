@@ -6,8 +6,7 @@
 
 namespace mfu {
 
-/// The region that a range opens. The rule is found once per name (RuleCache); the shape is read from the name at every
-/// push.
+/// The region that a range opens. The rule is found once per name (RuleCache), the shape is read at every push.
 struct RegionOpening {
   RegionId region = RegionId::kNone;
   RuleId rule = RuleId::kNone;

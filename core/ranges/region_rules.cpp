@@ -33,6 +33,10 @@ constexpr KeyName kKeyNames[] = {
     {"gen_tokens", ShapeWords::kGenTokens},
 };
 
+std::array<RegionId, 6> passes_with_layers(const RegionRules::DetectedIds& ids) noexcept {
+  return {ids.forward, ids.backward, ids.eval, ids.prefill, ids.decode, ids.mixed};
+}
+
 bool find_key(std::string_view word, std::size_t& key) noexcept {
   for (const KeyName& k : kKeyNames) {
     if (k.name.size() == word.size() && k.name.front() == word.front() && k.name == word) {
@@ -258,7 +262,7 @@ bool RegionRules::add(const RegionRule& config, const Regex* compiled, std::stri
 }
 
 RegionRules::RegionRules(const std::vector<RegionRule>& rules, const std::vector<std::string>& presets,
-                         std::vector<std::string>& warnings) {
+                         std::vector<std::string>& warnings, bool layers) {
   for (std::size_t i = 0; i < rules.size(); ++i) {
     std::string why;
     if (!add(rules[i], nullptr, &why))
@@ -301,9 +305,25 @@ RegionRules::RegionRules(const std::vector<RegionRule>& rules, const std::vector
   detected_.eval = region_named("eval", Phase::kForward);
   detected_.prefill = region_named("prefill", Phase::kPrefill);
   detected_.mixed = region_named("mixed", Phase::kMixed);
+  if (layers) add_layers();
 }
 
 RegionRules::~RegionRules() = default;
+
+void RegionRules::add_layers() {
+  first_of_layers_ = regions_.size();
+  for (const RegionId pass : passes_with_layers(detected_))
+    for (std::uint32_t layer = 0; layer <= kMostLayers; ++layer)
+      regions_.push_back({(layer == 0 ? "outside of layers" : "layer " + std::to_string(layer - 1)) +
+                          (pass == detected_.forward ? "" : " " + regions_[raw(pass)].name)});
+}
+
+RegionId RegionRules::layer_in(RegionId pass, std::uint32_t layer) const noexcept {
+  const auto passes = passes_with_layers(detected_);
+  const auto at = static_cast<std::size_t>(std::find(passes.begin(), passes.end(), pass) - passes.begin());
+  if (first_of_layers_ == 0 || layer > kMostLayers || at == passes.size()) return RegionId::kNone;
+  return static_cast<RegionId>(first_of_layers_ + at * (kMostLayers + 1) + layer);
+}
 
 RuleId RegionRules::rule_of_region(RegionId region) const noexcept {
   for (std::size_t i = 0; i < configured_; ++i)
@@ -316,8 +336,7 @@ bool RegionRules::is_of_framework(RuleId rule) const noexcept {
 }
 
 /// The rest of the steps that one name may take. Most matches end within kFirst steps, which are not counted; an
-/// expression that needs more gets them from what is left for the name, in growing portions, and gives up when there is
-/// nothing left.
+/// expression that needs more gets them from what is left for the name, in growing portions, and gives up without.
 class RegionRules::Budget {
  public:
   [[nodiscard]] Regex::Outcome match(const Regex& regex, std::string_view name,

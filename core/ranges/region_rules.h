@@ -38,6 +38,7 @@ class RegionRules {
  public:
   static constexpr std::uint32_t kStepsPerName = 40'000;  ///< some 200 us
   static constexpr std::uint32_t kStrikes = 3;
+  static constexpr std::uint32_t kMostLayers = 256;
 
   struct Region {
     std::string name;
@@ -52,9 +53,10 @@ class RegionRules {
   };
 
   /// Compiles `rules` and the built-in packs named in `presets` (empty: all; `generic` is always among them). A rule
-  /// that cannot be used is left out, with one line in `warnings` that says why.
+  /// that cannot be used is left out, with one line in `warnings` that says why. `layers`: regions for the layers of a
+  /// model, `layer 3`, `layer 3 backward`, `layer 3 decode`, and for the rest of a pass.
   RegionRules(const std::vector<RegionRule>& rules, const std::vector<std::string>& presets,
-              std::vector<std::string>& warnings);
+              std::vector<std::string>& warnings, bool layers = false);
   ~RegionRules();
   RegionRules(const RegionRules&) = delete;
   RegionRules& operator=(const RegionRules&) = delete;
@@ -72,6 +74,8 @@ class RegionRules {
 
   [[nodiscard]] const std::vector<Region>& regions() const noexcept { return regions_; }
   [[nodiscard]] const DetectedIds& detected() const noexcept { return detected_; }
+  /// The region of a layer, from 1 on, in passes of the region `pass`; 0: outside of layers. kNone: there is none.
+  [[nodiscard]] RegionId layer_in(RegionId pass, std::uint32_t layer) const noexcept;
   /// The first of the config's rules for a region, whose constants hold for it without a range too; kNone: no rule.
   [[nodiscard]] RuleId rule_of_region(RegionId region) const noexcept;
   /// One of the config's own.
@@ -86,6 +90,7 @@ class RegionRules {
  private:
   struct Rule;
   class Budget;
+  void add_layers();
   RegionId region_named(const std::string& name, Phase phase);
   /// \param compiled the expression, where it was compiled before; else nullptr
   bool add(const RegionRule& config, const Regex* compiled, std::string* why);
@@ -95,7 +100,8 @@ class RegionRules {
   std::uint32_t dropped_said_ = 0;
   std::vector<Region> regions_;
   DetectedIds detected_{};
-  std::size_t configured_ = 0;  ///< rules_ before this one are the config's
+  std::size_t configured_ = 0;       ///< rules_ before this one are the config's
+  std::size_t first_of_layers_ = 0;  ///< in regions_; 0: there are none
   bool digits_do_not_matter_ = true;
 };
 

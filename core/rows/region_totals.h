@@ -59,8 +59,7 @@ struct Weights {
   [[nodiscard]] std::optional<std::array<double, kTimeClasses>> time_shares() const;
 };
 
-/// Durations of several rows together. From the histograms of their summaries: quantiles at most 9 % above the truth,
-/// never below.
+/// Durations of several rows, from their histograms: quantiles at most 9 % above the truth, never below.
 class LatencySum {
  public:
   void add(const LatencySummary& row);

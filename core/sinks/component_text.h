@@ -9,8 +9,7 @@ namespace mfu {
 
 /// `HFU 41.0% (of 93% seen)`; empty where less than 90 % of the matmul time is seen.
 [[nodiscard]] std::string executed_text(const RegionSummary& row);
-/// `1.2 TFLOP by the model, 1.3 TFLOP asked for in 98% of the matmul time, 1.4 TFLOP in the tiles of 60%`; empty
-/// likewise.
+/// `1.2 TFLOP by the model, 1.3 TFLOP asked for in 98% of the matmul time, 1.4 TFLOP in the tiles of 60%`, or empty.
 [[nodiscard]] std::string flop_text(const RegionSummary& row);
 /// `0.91 J/tok`; `more`: `7.4 J/tok +-2 % by a fit, 8.1 J per output token, idle 95 W`. Empty where it is unknown.
 [[nodiscard]] std::string energy_text(const RegionSummary& row, bool more);

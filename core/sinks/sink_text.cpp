@@ -11,6 +11,7 @@
 #include "core/base/number_text.h"
 #include "core/base/printable.h"
 #include "core/rows/idle_causes.h"
+#include "core/rows/layers.h"
 #include "core/rows/metrics.h"
 #include "core/sinks/component_text.h"
 
@@ -285,6 +286,7 @@ std::string region_table(const WindowSummary& run, bool components) {
   std::string text = fmt::format("{:<15} {:>9} {:>9} {:>9} {:>7} {:>7} {:>7} {:>6} | {}\n", "whole run", "instances",
                                  "each", "p99", "MFU", "busyMFU", "MBU", "tok/s", "where the time went, % of elapsed");
   for (const RegionSummary& r : run.regions) {
+    if (layer_name(r.region)) continue;
     const double elapsed = seconds(r.elapsed_ns);
     const bool total = r.region == "total";
     // Of one device the process's own time is that of the windows that were measured.
@@ -307,6 +309,7 @@ std::string region_table(const WindowSummary& run, bool components) {
     text += single_instances(r) + finding_lines(r);
     if (components) text += component_lines(r);
   }
+  for (const std::string& line : layer_lines(run.regions)) text += line + "\n";
   const LaunchAccount& l = run.launches;
   text += fmt::format("launches {} = attributed {} + outside {} + unattributed {} + dropped {}\n", l.seen, l.attributed,
                       l.outside, l.unattributed, l.dropped);
@@ -388,7 +391,8 @@ std::string TextSink::window_text(const WindowSummary& window) {
   if (window.window.length_ns() < std::min(kShortest, longest_ / 2)) return "";
   if (every_ == 0 || ++windows_ % every_ != 0) return "";
   std::vector<const RegionSummary*> shown;
-  for (const RegionSummary& region : window.regions) shown.push_back(&region);
+  for (const RegionSummary& region : window.regions)
+    if (!layer_name(region.region)) shown.push_back(&region);
   // The process as a whole says nothing more where one region is all of it.
   if (shown.size() == 2 && shown[1]->region == "total" && shown[0]->instances != 0 &&
       (shown[0]->mfu.has_value() || shown[0]->mfu_lower.has_value()) &&
@@ -405,6 +409,7 @@ std::string TextSink::window_text(const WindowSummary& window) {
     text += (color_ ? colored(lines[i]) : lines[i]) + "\n";
     if (components_) text += component_lines(*shown[i]);
   }
+  for (const std::string& line : layer_lines(window.regions)) text += line + "\n";
   return text;
 }
 

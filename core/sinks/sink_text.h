@@ -11,8 +11,7 @@
 
 namespace mfu {
 
-/// Columns of a region's line before its waterfall: region, instances, time of each, the slow ones, figures, bound,
-/// rate.
+/// Columns of a region's line before its waterfall: region, instances, time of each, slow ones, figures, bound, rate.
 inline constexpr std::size_t kLineColumns = 8;
 using LineColumns = std::array<std::string, kLineColumns>;
 using Widths = std::array<std::size_t, kLineColumns>;

@@ -10,8 +10,7 @@ namespace mfu {
 /// (third_party/nvidia/include/cublas_instance.h), Python's ctypes, a program by itself.
 [[nodiscard]] bool may_look_up_blas(std::string_view module) noexcept;
 
-/// [before any look-up is hooked] Where the address of dlsym that this library got is a slot of the program, it takes
-/// the C library's.
+/// [before any look-up is hooked] Takes the C library's dlsym where the address that this library got is the program's.
 void find_real_dlsym() noexcept;
 /// The C library's dlsym, or another tool's in front of it: the function of a module whose slot was not changed.
 /// nullptr: not found.

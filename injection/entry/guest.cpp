@@ -137,7 +137,7 @@ bool has_room_for_tables() noexcept {
 /// \param late see start_guest
 void Parts::start(const LateStart* late) {
   if (!has_room_for_tables()) throw std::bad_alloc();  // inert, as with any other memory that is refused
-  rules_.emplace(config_.regions, config_.presets, config_.warnings);
+  rules_.emplace(config_.regions, config_.presets, config_.warnings, config_.layers);
   rule_cache_.emplace(*rules_);
   attribution_.emplace(host_counters());
   kernel_names_.emplace(host_counters());
@@ -213,7 +213,7 @@ void Parts::start(const LateStart* late) {
   adopt_early_process_ranges(live_);
   (void)live_thread(live_);  // launches of other threads belong to the region that this thread has open
   if (rung.session == nullptr) start_threads();
-  if (config_.python && rung.level == "full") Interpreter::enter(on_buffer);
+  if (config_.python && rung.level == "full") Interpreter::enter(config_.layers, on_buffer);
 }
 
 /// [host thread, inside a callback] There is a context or a record: from now on there is something to measure.

@@ -16,8 +16,7 @@ class Guest {
   /// configuration, opens CUPTI, subscribes. No thread is started before there is a context, unless there is no CUPTI
   /// to wait for.
   static void start();
-  /// NVTX is in use and the library was not started: if CUDA was initialised before we were loaded, the driver never
-  /// will.
+  /// NVTX is in use and the library was not started: the driver never will if CUDA was initialised before us.
   static void start_late() noexcept;
   [[nodiscard]] static bool started() noexcept;
 };

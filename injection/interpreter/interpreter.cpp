@@ -92,6 +92,7 @@ constinit std::atomic<Exchange*> g_exchange{nullptr};
 constinit std::atomic<bool> g_unwanted{false};
 constinit std::atomic<bool> g_lost{false};
 constinit std::atomic<bool> g_look_again{false};
+constinit std::atomic<bool> g_layers{false};  ///< are wanted
 
 template <typename F>
 bool find(F& function, const char* name, const char* older = nullptr) noexcept {
@@ -262,6 +263,7 @@ bool run_in_namespace() {
     return interrupted;
   }
   (void)g_api.set_item(globals, "__builtins__", g_api.builtins());
+  (void)g_api.set_item(globals, "layers", g_layers.load(std::memory_order_relaxed) ? g_api.yes : g_api.no);
   for (MethodDef& method : g_methods)
     if (Object* function = g_api.new_function(&method, nullptr, nullptr); function != nullptr) {
       (void)g_api.set_item(globals, method.name, function);
@@ -313,12 +315,13 @@ void start_thread() noexcept {
 
 }  // namespace
 
-void Interpreter::enter(void (*wake)()) noexcept {
+void Interpreter::enter(bool layers, void (*wake)()) noexcept {
   static constinit std::atomic<bool> entered{false};
   if (!g_api.load() || g_api.is_initialized() == 0 || g_api.is_finalizing() != 0 || entered.exchange(true)) return;
   auto* exchange = new (std::nothrow) Exchange;  // never freed: callbacks may come until the process is gone
   if (exchange == nullptr) return;
   exchange->wake = wake;
+  g_layers.store(layers, std::memory_order_relaxed);
   g_exchange.store(exchange, std::memory_order_release);
   if (::syscall(SYS_gettid) != ::getpid() || g_api.add_pending_call(in_main_thread, nullptr) != 0) start_thread();
 }

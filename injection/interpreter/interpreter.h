@@ -23,15 +23,15 @@ struct InterpreterMessage {
 };
 
 /// All of it is found by dlsym, so that nothing of Python is linked. Nothing of the interpreter runs inside of cuInit,
-/// where the driver's locks are held: CPython may give its lock away at any instruction, to a thread that then waits
-/// for the driver.
+/// where the driver's locks are held: CPython may give its lock to a thread that waits for the driver.
 class Interpreter {
  public:
   /// [inside cuInit] Makes the interpreter run our part soon: in its main thread, between two instructions, if that is
   /// the calling one; else on a new thread, since a main thread that waits runs nothing. Once in a process.
   /// No effect without an interpreter, or in one that ends.
+  /// \param layers the layers of a model, too
   /// \param wake [host threads] called when half of the room for facts is used: the drain should take them now.
-  static void enter(void (*wake)()) noexcept;
+  static void enter(bool layers, void (*wake)()) noexcept;
   /// [mfu-drain] Where torch was not imported yet: the same again, once it is.
   static void look_again() noexcept;
   /// [mfu-drain] Facts are of no use any more: the next one that is reported ends it.

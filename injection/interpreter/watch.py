@@ -9,12 +9,15 @@ objects starts or returns. `post`, `tell`, `refused`, `guard` and `at_end` are f
 import sys
 
 # Put there by interpreter.cpp.
-post, tell, refused, guard, at_end = (globals()[name] for name in ("post", "tell", "refused", "guard", "at_end"))
+post, tell, refused, guard, at_end, layers = (
+    globals()[name] for name in ("post", "tell", "refused", "guard", "at_end", "layers")
+)
 
 # FactKind
 PASS_BEGIN, PASS_END, BACKWARD_BEGIN, BACKWARD_END, UPDATE_BEGIN, UPDATE_END, MADE, GONE, FETCH = range(9)
-PASS_WORK, NOT_REACHED = 9, 10
+PASS_WORK, NOT_REACHED, LAYER = 9, 10, 11
 GRADIENTS, TRAINING, TRAINABLE, CACHE, REPLAYED = 1, 2, 4, 8, 16  # ProgramFact
+OF_BACKWARD = 1
 BEGINS, ENDS = (PASS_BEGIN, BACKWARD_BEGIN, UPDATE_BEGIN), (PASS_END, BACKWARD_END, UPDATE_END)
 REPLAY = 100  # the end of a call that replays a graph
 USED, MODEL, STOPPED, NOT_YET = range(4)  # kinds of tell()
@@ -25,6 +28,7 @@ LEARN_PASSES = 128  # outermost calls during which unknown modules are looked fo
 RELEARN_PASSES, RELEARN_STEPS, RELEARN = 1000, 100, 16  # then again after so many, during fewer
 MOST_INNER = 256  # calls inside of other passes, after which a code object is no longer watched
 MOST_CODES = 512
+MOST_LAYERS = 256
 MOST_REFS = 4096  # weak ones: dead ones are dropped where there are so many
 MOST_IN_GRAPH = 256  # facts
 PROBES = 8  # parameters of a module whose gradients are looked at, where several modules are trained
@@ -195,6 +199,92 @@ class Measured:
         return self.forward, self.backward
 
 
+class Layers:
+    """The layers of models, where MFU_PARTS asks for them. A layer's work goes on until the next one begins."""
+
+    def __init__(self, watch):
+        self.watch, self.local = watch, watch.local
+        self.numbers, self.codes = {}, {}  # by id of a layer: weak, its number, whether it is the last; code objects: weak
+        self.models = {}  # by id: weak, whether its layers were seen at work
+        self.newest = None  # what was said last
+        self.outputs = 0  # whose gradients are waited for
+        self.backward_on = None  # thread
+
+    def say(self, mode, number):
+        if not self.watch.stopped and self.watch.capture is None and self.newest != (mode, number):
+            self.newest = (mode, number)
+            self.watch.say(LAYER, mode, 0, number)
+
+    def pass_begins(self, module):
+        """Numbers the layers of a model that runs for the first time; those of further models go on counting."""
+        model = self.models.get(id(module))
+        if model is None or model[0]() is not module:
+            if len(self.models) >= MOST_MODELS:
+                return
+            model = self.models[id(module)] = [self.watch.ref(module), False]
+            self.number(layers_of(module))
+        self.local.model, self.local.in_layers, self.newest = model, False, None
+        if model[1]:
+            self.say(0, 0)
+
+    def number(self, found):
+        last = None
+        for layer in found:
+            code = self.watch.code_of(layer)
+            known = self.numbers.get(id(layer))
+            if code is None or len(self.numbers) >= MOST_LAYERS or (known is not None and known[0]() is layer):
+                continue
+            last = self.numbers[id(layer)] = [self.watch.ref(layer), len(self.numbers) + 1, False]
+            self.codes[id(code)] = self.watch.ref(code)
+            self.watch.set_events(code, self.watch.monitor.get_local_events(self.watch.tool, code))
+        if last is not None:
+            last[2] = True
+
+    def find(self, module):
+        found = self.numbers.get(id(module))
+        return found if found is not None and found[0]() is module else None
+
+    def begins(self, frame):
+        layer = self.find(receiver(frame))
+        if layer is None:
+            return
+        if self.backward_on is not None:  # with checkpoints it runs again before its backward pass, and belongs to that
+            self.say(OF_BACKWARD, layer[1])
+        elif getattr(self.local, "model", None) is not None and self.watch.inside():
+            if not self.local.in_layers:
+                self.local.in_layers = self.local.model[1] = True
+                self.at_gradient_of(self.watch.first_tensor(frame.f_locals, 2), 0)
+            self.say(0, layer[1])
+
+    def ends(self, frame, value):
+        layer = self.find(receiver(frame))
+        if layer is None or self.backward_on is not None or getattr(self.local, "model", None) is None:
+            return
+        while type(value) in (tuple, list) and value:
+            value = value[0]
+        self.at_gradient_of(value, layer[1])
+        if layer[2]:
+            self.say(0, 0)
+
+    def at_gradient_of(self, tensor, number):
+        """The backward pass of a layer begins with the gradient of its output; that of all ends with their input's, number 0."""
+        node = tensor.grad_fn if self.watch.is_tensor(tensor) and self.watch.capture is None else None
+        if node is not None and hasattr(node, "register_prehook"):
+            node.register_prehook(guard(lambda gradients: self.say(OF_BACKWARD, number)))
+            self.outputs += 1
+
+    def backward_begins(self):
+        if getattr(self.local, "model", None) is not None:
+            self.backward_on, self.newest = self.watch.ident(), None
+            if self.outputs > 1:
+                self.say(OF_BACKWARD, 0)
+            self.outputs = 0
+
+    def backward_ends(self):
+        if self.backward_on == self.watch.ident():
+            self.backward_on = None
+
+
 class Watch:
     def __init__(self, torch):
         self.torch, self.monitor, self.events = torch, sys.monitoring, sys.monitoring.events
@@ -210,6 +300,7 @@ class Watch:
         self.capture = None  # (thread, facts) while a graph is made
         self.trained, self.probed = {}, {}  # modules: weak; what their gradients were before a pass
         self.backward_on = None  # the thread that waits for a backward pass
+        self.layers = Layers(self) if layers else None
         self.stopped = self.compiled = False
         self.call = self.no_tracing = None
         # Sizes are asked without what a program puts in front of its tensors' methods.
@@ -246,8 +337,9 @@ class Watch:
 
     def stop(self):
         self.stopped = True
-        for watched in [*self.watched.values(), *self.calling.values()]:
-            code = watched.ref()
+        of_layers = self.layers.codes.values() if self.layers is not None else ()
+        for ref in [*(watched.ref for watched in [*self.watched.values(), *self.calling.values()]), *of_layers]:
+            code = ref()
             if code is not None:
                 self.monitor.set_local_events(self.tool, code, 0)
         try:
@@ -276,12 +368,16 @@ class Watch:
         return watched if watched is not None and watched.ref() is code else None
 
     def on_start(self, code, _):
+        if self.layers is not None and id(code) in self.layers.codes:
+            self.do(self.layers.begins)
         watched = self.find(code)
         if watched is None or watched.start is None or (watched is self.call and self.inside()):
             return  # a module inside of another one, most often
         self.do(watched.start)
 
     def on_return(self, code, _, value):
+        if self.layers is not None and id(code) in self.layers.codes:
+            self.do(self.layers.ends, value)
         watched = self.find(code)
         if watched is None:
             return
@@ -338,6 +434,11 @@ class Watch:
         if returns or (on and watched.end is not None):
             wanted |= self.events.PY_RETURN
         watched.listens = on
+        self.set_events(code, wanted)
+
+    def set_events(self, code, wanted):
+        if self.layers is not None and id(code) in self.layers.codes:
+            wanted |= self.events.PY_START | self.events.PY_RETURN
         self.monitor.set_local_events(self.tool, code, wanted)
 
     # --- what a thread is inside of ---------------------------------------------------------------------------------
@@ -386,6 +487,8 @@ class Watch:
 
     def end(self, entry, failed=False):
         _, end, subject = entry
+        if self.layers is not None and end == BACKWARD_END:
+            self.layers.backward_ends()
         if end == BACKWARD_END:
             self.backward_on = None
             self.look_at_gradients()
@@ -469,6 +572,8 @@ class Watch:
         if mode & (GRADIENTS | TRAINABLE) == GRADIENTS | TRAINABLE:
             self.probe(module)
         self.say(PASS_BEGIN, mode, id(module), model, batch, seq_len, context, tokens)
+        if self.layers is not None:
+            self.layers.pass_begins(module)
         self.passes += 1
         if self.passes % RELEARN_PASSES == 0:
             self.learn_again()
@@ -637,7 +742,7 @@ class Watch:
             if watched is not None:
                 self.listen(watched, watched.listens)
             else:
-                self.monitor.set_local_events(self.tool, code, 0)
+                self.set_events(code, 0)
         self.calling.clear()
         forward, backward = measuring.finish() or (-1, -1)
         self.say(PASS_WORK, 0, 0, measuring.number, forward, backward)
@@ -655,6 +760,8 @@ class Watch:
             self.learn_again()
         self.passes_before = self.passes
         self.say(BACKWARD_BEGIN, 0, 0, 0)
+        if self.layers is not None:
+            self.layers.backward_begins()
 
     def probe(self, module):
         """Where several modules are trained, a backward pass may leave some of them out: their gradients stay as they are."""
@@ -785,6 +892,9 @@ class Watch:
             self.say(PASS_BEGIN, CACHE, id(owner), model, reads, -1, (read_context + reads // 2) // reads, read_tokens)
         else:
             self.say(PASS_BEGIN, CACHE, id(owner), model, reads, -1, -1, read_tokens, writes, write_tokens)
+        inside = plain(owner).get("model")
+        if self.layers is not None and issubclass(type(inside), self.torch.nn.Module):
+            self.layers.pass_begins(inside)
 
     def vllm_begins(self, frame):
         runner, scheduled = frame.f_locals["self"], frame.f_locals["scheduler_output"]
@@ -926,6 +1036,24 @@ def every_module(module):
         found[id(one)] = one
         waiting += (plain(one).get("_modules") or {}).values()
     return found.values()
+
+
+def layers_of(module):
+    """Modules of one class, with others inside, that a list of modules, a dictionary or a sequence holds: as the model
+    holds them, and none that is inside of another one."""
+    nn = sys.modules["torch"].nn
+    lists = tuple(kind for kind in (getattr(nn, name, None) for name in ("ModuleList", "ModuleDict", "Sequential")) if kind)
+    found, waiting = [], [module]
+    while waiting:
+        one = waiting.pop()
+        inner = [m for m in (plain(one).get("_modules") or {}).values() if m is not None]
+        whole_ones = [m for m in inner if plain(m).get("_modules")]
+        alike = []
+        if issubclass(type(one), lists):
+            alike = [m for m in whole_ones if sum(type(other) is type(m) for other in whole_ones) > 1]
+        found += alike
+        waiting += [m for m in reversed(inner) if not any(m is layer for layer in alike)]
+    return found
 
 
 def unwrapped(module):

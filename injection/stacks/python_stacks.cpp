@@ -30,8 +30,7 @@ enum Field : std::uint8_t {
 }  // namespace
 
 // Of the headers of CPython: Include/cpython/pystate.h, code.h, unicodeobject.h, frameobject.h (3.9, 3.10);
-// Include/internal/pycore_runtime.h, pycore_interp.h, pycore_gc.h, pycore_frame.h. In a minor version they stay as they
-// are.
+// Include/internal/pycore_runtime.h, pycore_interp.h, pycore_gc.h, pycore_frame.h. A minor version keeps them.
 constexpr PythonStacks::Offsets PythonStacks::kOffsets[] = {
     {40, 8, 0, 816, 8, 176, 24, kNone, 24, 32, 104, 104, 112, 40, 120, kNone, 8, 16, 48, 16, 32},
     {40, 8, 0, 816, 8, 176, 24, kNone, 24, 32, 96, 104, 112, 40, 120, kNone, 8, 16, 48, 16, 32},

@@ -73,6 +73,60 @@ def plain():
     print("done")
 
 
+class Block(nn.Module):
+    def __init__(self, checkpoint):
+        super().__init__()
+        self.inner, self.checkpoint = nn.Linear(8, 8), checkpoint
+
+    def forward(self, x):
+        x = self.inner(x)
+        if torch.is_grad_enabled():
+            x.grad_fn = torch.Node(self.again if self.checkpoint else None)
+        return (x, None)
+
+    def again(self):
+        with torch.no_grad():
+            self(torch.Tensor(2, 8, 8))
+
+
+class Deep(Net):
+    def __init__(self, layers, checkpoint=False):
+        super().__init__()
+        self.blocks = nn.ModuleList(Block(checkpoint) for _ in range(layers))
+
+    def forward(self, input_ids, fail_at=None):
+        x = self.table(input_ids)
+        x.grad_fn = torch.Node()
+        for i, block in enumerate(self.blocks):
+            x, _ = block(x)
+            if i == fail_at:
+                raise ValueError("in the middle of its layers")
+        return self.out(x)
+
+
+def deep(checkpoint=False, failures=0):
+    ready()
+    net = Deep(3, checkpoint)
+    optimizer = torch.optim.SGD(net.parameters())
+    for step in range(20):
+        if step < failures:
+            try:
+                net(ids(), fail_at=1)
+            except ValueError as e:
+                print(e)
+        train(net, optimizer, 1, 1)
+    torch.synchronize()
+    print("done")
+
+
+def deep_checkpoints():
+    deep(True)
+
+
+def deep_failures():
+    deep(False, 5)
+
+
 class OtherNames(Net):
     def forward(s, input_ids):
         return s.out(s.table(input_ids))

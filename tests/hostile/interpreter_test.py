@@ -90,6 +90,40 @@ class Interpreter(Programs):
                              {"step": 20, "forward": 40, "backward": 40})
             self.assertEqual(regions["step"]["flop"], 20 * 2 * 2 * 16 * 2 * 8 * 16)
 
+    def layers(self, run):
+        """Region > (instances, launches)."""
+        names = [r for r in self.regions(run) if r.startswith(("layer ", "outside "))]
+        return {name: tuple(self.regions(run)[name][key] for key in ("instances", "launches")) for name in names}
+
+    def test_layers_have_the_work_that_is_theirs(self):
+        """A layer launches one kernel, and two backward; the model two outside of its layers, and six backward."""
+        for _, run in self.same("deep", {"MFU_PARTS": "layers"}):
+            self.well(run)
+            found = self.layers(run)
+            for layer in range(3):
+                self.assertEqual((found[f"layer {layer}"], found[f"layer {layer} backward"]), ((20, 20), (20, 40)))
+            self.assertEqual(found["outside of layers backward"][1], 20 * 6)
+            # Where a model runs for the first time, that it has layers is known when the first one begins.
+            self.assertEqual(found["outside of layers"][1], 20 * 2 - 1)
+            self.assertEqual(len(found), 8)
+            self.assertEqual(self.regions(run)["step"]["launches"], 20 * (5 + 12 + 2))
+        for _, run in self.same("deep"):
+            self.assertEqual(self.layers(run), {})
+
+    def test_layers_that_run_again_are_a_part_of_their_backward_pass(self):
+        for _, run in self.same("deep_checkpoints", {"MFU_PARTS": "layers"}):
+            self.well(run)
+            found = self.layers(run)
+            for layer in range(3):
+                self.assertEqual((found[f"layer {layer}"], found[f"layer {layer} backward"]), ((20, 20), (20, 60)))
+
+    def test_exceptions_out_of_layers(self):
+        for _, run in self.same("deep_failures", {"MFU_PARTS": "layers"}):
+            self.well(run)
+            found = self.layers(run)
+            self.assertEqual([found[f"layer {layer}"][1] for layer in range(3)], [25, 25, 20])
+            self.assertEqual(self.regions(run)["step"]["instances"], 20)
+
     def test_nothing_is_replaced_or_kept_alive(self):
         for _, run in self.same("untouched"):
             self.well(run)

@@ -4,13 +4,11 @@
 #include <cstring>
 
 #include "tools/simgpu/driver/driver_call.h"
-#include "tools/simgpu/driver/memory.h"
+#include "tools/simgpu/driver/transfers.h"
 
 namespace {
 
 using namespace mfu::sim;
-
-std::uint64_t address_of(const void* p) noexcept { return reinterpret_cast<std::uint64_t>(p); }
 
 /// Blocks of one kernel that an SM holds at once: by threads alone (2,048 per SM, at most 32 blocks), since registers
 /// and shared memory of a kernel are not known here.

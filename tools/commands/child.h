@@ -6,8 +6,7 @@
 
 namespace mfu {
 
-/// Pointers to `words` with a null pointer behind the last, as exec and posix_spawn take them. Valid while `words`
-/// lives unchanged.
+/// Pointers to `words` with a null pointer behind the last, for exec. Valid while `words` lives unchanged.
 [[nodiscard]] std::vector<char*> spawn_arguments(std::vector<std::string>& words);
 
 /// Runs this command again with `words` behind its name, and waits. \param silent without its stdout. \return its exit

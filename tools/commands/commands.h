@@ -52,8 +52,7 @@ void add_verdict(CommandLine& line);
 void add_completion(CommandLine& line);
 
 /// `mfu __complete WORDS...`: candidates for the last word, for the scripts of `mfu completion`. A candidate a
-/// line, `word<TAB>description`, or one of `:files` (a path) and `:program N` (a program begins at word N, `mfu` being
-/// 0).
+/// line, `word<TAB>description`, or one of `:files` (a path) and `:program N` (a program begins at word N from 0).
 [[nodiscard]] int complete(const CommandLine& line, const std::vector<std::string>& words);
 
 /// `mfu man`: the manual page of every command that `line` has by the time it is asked.

@@ -33,8 +33,7 @@ using Complain = std::function<void(std::string_view message)>;
 /// The one run that `paths` name, or the one that is meant where they are empty.
 [[nodiscard]] Result<std::string> one_run(const std::vector<std::string>& paths);
 
-/// The mistake of options where they mean nothing: an interval without a trace, a shape without a model. Empty:
-/// nothing.
+/// The mistake of options that mean nothing here: an interval without a trace, a shape without a model; or empty.
 [[nodiscard]] std::string wrong_work_options(std::span<const std::string> paths, const WorkOptions& work);
 
 /// `--config`, `--batch` and the other options of WorkOptions but the price.

@@ -241,8 +241,7 @@ class Workload {
     return weights_ + static_cast<CUdeviceptr>(layer * kParametersPerLayer * 2);
   }
 
-  /// Forward of one layer over `batch` sequences of `t` tokens. Buffers are reused: the values do not matter here, the
-  /// work does.
+  /// Forward of one layer over `batch` sequences of `t` tokens. Buffers are reused: the values do not matter here.
   void layer_forward(std::int64_t layer, std::int64_t batch, std::int64_t t) const {
     const std::int64_t rows = batch * t;
     const CUdeviceptr w = layer_weights(layer);

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "core/base/printable.h"
+#include "core/rows/layers.h"
 #include "core/rows/metrics.h"
 
 namespace mfu {
@@ -127,14 +128,14 @@ JobFacts add_up_processes(Job& job) {
 }
 
 std::string why_no_mfu(const Job& job, const JobFacts& facts, const std::string& region, const RegionSummary& s) {
+  if (region == "optimizer" && s.named_by != NamedBy::kRange) return "an update of the weights is no model FLOP";
   if (!facts.any_model)
     return job.trace ? "no model config: --config says what the model computes"
                      : "the run had no model config (MFU_MODEL_CONFIG)";
   if (!facts.any_peak) return fmt::format("the peak of {} is unknown: set MFU_PEAK_TFLOPS", joined(facts.gpus));
   if (s.flop) return "its devices have different peaks, or one has none";
   if (region == "total") return "no work with known FLOP";
-  return region == "optimizer" && s.named_by == NamedBy::kDetector ? "an update of the weights is no model FLOP"
-                                                                   : "the shapes of its instances are not known";
+  return "the shapes of its instances are not known";
 }
 
 void warn_of_ranks(JobBuilder& builder, const JobFacts& facts, std::size_t attempts) {
@@ -397,7 +398,7 @@ Job JobBuilder::finish() {
     r.devices = region.devices;
     r.processes = region.processes;
     const RegionSummary& s = r.totals.sum;
-    if (!s.mfu) r.why_no_mfu = why_no_mfu(job, facts, name, s);
+    if (!s.mfu && !layer_name(name)) r.why_no_mfu = why_no_mfu(job, facts, name, s);
     r.words = words_of(r);
     collect_slowest(job.processes, r);
     job.regions.push_back(std::move(r));

@@ -39,8 +39,7 @@ struct JobRegion {
   SummedRegion totals;
   std::uint64_t devices = 0;  ///< devices of processes that have it
   std::uint64_t processes = 0;
-  /// Where each of `sum().slowest` ran: the slowest of all ranks and devices, each compared with others of the same
-  /// device.
+  /// Where each of `sum().slowest` ran: the slowest of all ranks, each compared with others of its device.
   std::vector<std::string> slowest_at;
   std::string why_no_mfu;          ///< one clause, where MFU is unknown
   std::string words;               ///< where most of the time went, as one sentence

@@ -1,5 +1,4 @@
-// Training steps and serving iterations of a stored trace, found in its launches alone, which `mfu replay --detect`
-// says.
+// Training steps and serving iterations of a stored trace, found in its launches alone: `mfu replay --detect`.
 #pragma once
 
 #include <string>

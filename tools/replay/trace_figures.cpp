@@ -30,12 +30,10 @@ struct Op {
   [[nodiscard]] bool kernel() const noexcept { return kind == ActivityKind::kKernel; }
 };
 
-/// A whole CUDA graph recorded as one row keeps the GPU busy, but is no operation of any class: how many it held is
-/// unknown.
+/// A whole CUDA graph recorded as one row keeps the GPU busy, but is no operation: how many it held is unknown.
 bool counts(const Op& op) noexcept { return op.kind != ActivityKind::kGraph; }
 
-/// Counts and sums of the operations up to some point: all that unions and spans are not. One per operation is kept,
-/// so it is small.
+/// Counts and sums of the operations up to some point. One per operation is kept, so it is small.
 struct Tally {
   enum Class : std::uint8_t { kCompute, kNccl, kMemcpy, kMemset, kClasses };
   std::array<DurationNs, kClasses> sum_ns{};

@@ -29,8 +29,7 @@ struct Verdict {
   std::string message;  ///< `step.mfu>=0.40 does not hold: step.mfu is 0.312`, or `ok step.mfu 0.412 >= 0.4`
 };
 
-/// A figure that is unknown does not hold, and the message says why it is unknown. Error: no such region; names those
-/// that there are.
+/// A figure that is unknown does not hold, and the message says why. Error: no such region; names those there are.
 [[nodiscard]] Result<Verdict> check(const Assertion& assertion, const Job& job);
 /// The same of a change: `-3%` is relative to the figure before, a plain number is a difference in the figure's unit.
 [[nodiscard]] Result<Verdict> check_change(const Assertion& assertion, const Job& before, const Job& after);

@@ -7,6 +7,7 @@
 
 #include "core/base/number_text.h"
 #include "core/rows/idle_causes.h"
+#include "core/rows/layers.h"
 #include "core/sinks/component_text.h"
 #include "tools/job/process_life.h"
 
@@ -211,7 +212,7 @@ class Finder {
 std::vector<Opportunity> opportunities(const Job& job) {
   std::vector<std::pair<double, Opportunity>> all;
   for (const JobRegion& region : job.regions) {
-    if (region.name == "total") continue;
+    if (region.name == "total" || layer_name(region.name)) continue;
     for (Opportunity& o : Finder(region).find())
       all.emplace_back(o.share * seconds(region.sum().elapsed_ns), std::move(o));
   }

@@ -31,8 +31,7 @@ using OnRemark = std::function<void(std::string)>;
 [[nodiscard]] Result<SourceKind> kind_of(const std::string& path);
 
 /// Hands over one process after the other, in the order of their files. A file of a folder that cannot be used is a
-/// remark; one that was named, or a folder without any that can, is an Error. `each` ends it all with an Error of its
-/// own.
+/// remark; one that was named, or a folder without any that can, is an Error. `each` ends it all with an Error.
 [[nodiscard]] Result<void> for_each_process(const RunSource& source,
                                             const std::function<Result<void>(RunHistory&&)>& each,
                                             const OnRemark& remark);

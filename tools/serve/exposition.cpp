@@ -61,8 +61,7 @@ Labels with(Labels labels, std::initializer_list<ClientMetric::Label> more) {
   return labels;
 }
 
-/// Octaves from 0.26 ms to 69 s: the edges at which the library's buckets (eight to an octave) end too, so that every
-/// count is exact.
+/// Octaves from 0.26 ms to 69 s: edges of the library's buckets (eight to an octave), so that counts are exact.
 constexpr int kFirstEdgeBit = 18, kLastEdgeBit = 36;
 
 void fill_histogram(ClientMetric& metric, const LatencySummary& latency, DurationNs sum_ns) {

@@ -21,8 +21,7 @@ struct DeviceSpec {
   double bytes_per_s = 3.35e12;  ///< the same for `bytes_per_block`
 };
 
-/// A foreign CUPTI client that acts on its own thread, at times counted from the first subscription or enabled kind
-/// [ms].
+/// A foreign CUPTI client on a thread, at times counted from the first subscription or enabled kind [ms].
 struct ForeignClient {
   std::string kind;  ///< old_kineto, new_kineto, monitor, resiliency, freer, first
   std::int64_t start_ms = 0;

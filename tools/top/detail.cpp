@@ -8,6 +8,7 @@
 #include "core/base/number_text.h"
 #include "core/base/printable.h"
 #include "core/rows/idle_causes.h"
+#include "core/rows/layers.h"
 
 namespace mfu {
 
@@ -106,6 +107,7 @@ class Detail {
             (width_ > bar_at + 8 ? "  WATERFALL" : ""),
         Style::kHeader);
     for (const RegionSummary& r : shown.regions) {
+      if (layer_name(r.region)) continue;
       const bool timed = r.latency.count != 0;
       ScreenLine line{
           {" " + left(r.region, name_width) + right(r.device ? std::to_string(*r.device) : "-", 4) +
@@ -127,6 +129,7 @@ class Detail {
       for (const std::string& part : wrapped(r.suspect.empty() ? "" : "suspect: " + r.suspect, width_ - 3))
         say("   " + part, Style::kWarning);
     }
+    for (const std::string& layers : layer_lines(shown.regions)) say(" " + layers);
   }
 
   /// How long the gaps of idle time were, and where they were.

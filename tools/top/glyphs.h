@@ -62,8 +62,7 @@ using BarShares = std::array<double, kBarParts.size()>;
 
 /// The same of a row as a bar; `not timed` where its times are missing.
 [[nodiscard]] ScreenLine bar_of(const RegionSummary& row, std::size_t width, Glyphs glyphs);
-/// `width` columns; each edge is rounded by itself, so that parts never add up to more than there is. Blank without
-/// shares.
+/// `width` columns; each edge is rounded by itself: parts never add up to more than there is. Blank without shares.
 [[nodiscard]] ScreenLine bar(const std::optional<BarShares>& shares, std::size_t width, Glyphs glyphs);
 
 /// How many values of the past a column of a history shows: two in braille where they would not fit otherwise.

@@ -81,8 +81,7 @@ struct TopSnapshot {
 /// The parts of a job's bar; none where what ran was not measured.
 [[nodiscard]] std::optional<BarShares> totals_shares(const JobTotals& totals);
 
-/// `rank`, `mfu`, `mbu`, `step`, `busy`, `comm`, `clock`, `dropped`, `cost`, `late`: the worst comes first, ranks
-/// ascend.
+/// `rank`, `mfu`, `mbu`, `step`, `busy`, `comm`, `clock`, `dropped`, `cost`, `late`: the worst first, ranks ascend.
 inline constexpr std::array<std::string_view, 10> kSortKeys{"rank", "mfu",   "mbu",     "step", "busy",
                                                             "comm", "clock", "dropped", "cost", "late"};
 

@@ -49,6 +49,7 @@ class Program:
     measured: float = 1.0
     interpreter: bool = True  # run once more without ranges and without a config: the interpreter reports all
     ranges: bool = True  # run with its ranges; False: not all of them are regions by their names
+    layers: tuple = ()  # passes, the layers of which are reported in one run more
     warm: bool = False  # one run more before the others, that compiles
     requirements: str = "requirements.txt"  # its packages
 
@@ -96,12 +97,12 @@ def odd(mode, **more):
 
 
 PROGRAMS = {
-    "gpt2": gpt2("--steps", 30),
+    "gpt2": gpt2("--steps", 30, layers=("forward", "backward")),
     "gpt2-foreach": gpt2("--steps", 24, "--optimizer", "foreach"),
     "gpt2-accumulate": gpt2(
         "--steps", 20, "--batch", 2, "--accumulate", 4, micro_batches=4, options=["-c", str(MODELS / "gpt2"), "--set", "workload.grad_accum=4"]
     ),
-    "gpt2-checkpoint": gpt2("--steps", 20, "--checkpoint", flop="none"),  # the products of recomputation are no model FLOP
+    "gpt2-checkpoint": gpt2("--steps", 20, "--checkpoint", flop="none", layers=("forward", "backward")),  # the products of recomputation are no model FLOP
     "gpt2-fp32": gpt2("--steps", 20, "--dtype", "fp32", "--batch", 2),
     "gpt2-tf32": gpt2("--steps", 20, "--dtype", "tf32", "--batch", 2),
     "gpt2-fork": gpt2("--steps", 20, "--workers", 2),
@@ -157,7 +158,7 @@ PROGRAMS = {
     "qwen3": train("small-qwen3", SMALL_QWEN3),
     "mixtral": train("small-mixtral", SMALL_MIXTRAL, unseen=mixtral_experts),
     "generate": Program(
-        [HERE / "generate.py", "--config", LLAMA], LLAMA_OPTIONS, model=SMALL_LLAMA, detected={"passes": 0.5}
+        [HERE / "generate.py", "--config", LLAMA], LLAMA_OPTIONS, model=SMALL_LLAMA, detected={"passes": 0.5}, layers=("prefill", "decode")
     ),
     "generate-sampled": Program(
         [HERE / "generate.py", "--config", LLAMA, "--sample"], LLAMA_OPTIONS, model=SMALL_LLAMA, detected={"passes": 0.85}
@@ -230,6 +231,7 @@ PROGRAMS = {
         [HERE / "ranks.py", "--config", LLAMA, "--how", "fsdp"],
         LLAMA_OPTIONS,
         model=SMALL_LLAMA,
+        layers=("forward", "backward"),
         launcher=TORCHRUN,
         processes=2,
         env={"SIMGPU_DEVICES": "2"},

@@ -9,7 +9,7 @@ import types
 __version__ = "2.99.0+standin"
 
 _cuda = ctypes.CDLL("libcuda.so.1")
-_state = types.SimpleNamespace(function=None, grad=True)
+_state = types.SimpleNamespace(function=None, grad=True, tape=[])
 
 
 def start():
@@ -41,8 +41,26 @@ class dtype:
     pass
 
 
+class Node:
+    """The backward pass of one operation: two kernels, after the functions that are to run before it."""
+
+    def __init__(self, again=None):
+        self.before, self.again = [], again
+        _state.tape.append(self)
+
+    def register_prehook(self, function):
+        self.before.append(function)
+
+    def run(self):
+        for function in self.before:
+            assert function(()) is None
+        if self.again is not None:
+            self.again()
+        launch(2)
+
+
 class Tensor:
-    requires_grad = False
+    requires_grad, grad_fn = False, None
 
     def __init__(self, *shape, floating=True):
         self.shape, self._floating = shape, floating
@@ -128,6 +146,15 @@ class Module:
         return self
 
 
+class ModuleList(Module):
+    def __init__(self, modules):
+        super().__init__()
+        self._modules = {str(i): module for i, module in enumerate(modules)}
+
+    def __iter__(self):
+        return iter(self._modules.values())
+
+
 class Linear(Module):
     def __init__(self, inputs, outputs):
         super().__init__()
@@ -178,6 +205,9 @@ class SGD(Optimizer):
 
 def _backward(tensors):
     launch(4)
+    tape, _state.tape = _state.tape, []
+    for node in reversed(tape):
+        node.run()
 
 
 def _module(name, **names):
@@ -191,7 +221,7 @@ _backward.__name__ = "backward"
 autograd = _module("autograd", backward=_backward)
 optim = _module("optim", Optimizer=Optimizer, SGD=SGD)
 nn = _module("nn", Module=Module, Linear=Linear, Embedding=Embedding, EmbeddingBag=type("EmbeddingBag", (Module,), {}),
-             MultiheadAttention=type("MultiheadAttention", (Module,), {}), Parameter=Parameter)
+             MultiheadAttention=type("MultiheadAttention", (Module,), {}), ModuleList=ModuleList, Parameter=Parameter)
 nn.modules = _module("nn.modules", conv=_module("nn.modules.conv", _ConvNd=_ConvNd))
 nn.functional = _module("nn.functional")
 _C = _module("_C", DisableTorchFunctionSubclass=_Quiet, _get_tracing_state=lambda: None)

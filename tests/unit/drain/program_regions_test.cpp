@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
 #include <memory>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -101,7 +103,7 @@ class ProgramRegionsTest : public ::testing::Test {
   }
 
   std::vector<std::string> warnings;
-  RegionRules rules{{}, {}, warnings};
+  RegionRules rules{{}, {}, warnings, true};
   Counters counters;
   KernelNames names{counters};
   std::vector<WindowSummary> windows;
@@ -208,6 +210,54 @@ TEST_F(ProgramRegionsTest, EachLaunchIsInTheRegionInWhichItWasMade) {
   EXPECT_EQ(region("optimizer").kernels, 8u * 5);
   EXPECT_EQ(program->attributed(), 8u * 35 + 2 * 10);
   EXPECT_EQ(region("total").kernels, launches);
+}
+
+/// Random passes of random layers, whose records are settled at random moments, against a count by hand.
+TEST_F(ProgramRegionsTest, EachLaunchIsInTheLayerInWhichItWasMade) {
+  for (std::uint32_t seed = 0; seed < 50; ++seed) {
+    std::mt19937 random(seed);
+    const auto up_to = [&random](int most) { return static_cast<int>(random() % static_cast<unsigned>(most + 1)); };
+    begin();
+    std::map<std::string, std::uint64_t> wanted;
+    const auto run = [&](const std::string& region, int most) {
+      const int count = up_to(most);
+      launch(count);
+      wanted[region] += static_cast<std::uint64_t>(count);
+      if (up_to(5) == 0) settle();
+    };
+    for (int step = 0; step < 5; ++step) {
+      report(FactKind::kPassBegin, 1, kTrain, 1);
+      run("", 3);
+      for (int layer = 0; layer < 4; ++layer) {
+        report(FactKind::kLayer, 0, 0, static_cast<std::uint32_t>(layer + 1));
+        run("layer " + std::to_string(layer), 4);
+      }
+      report(FactKind::kLayer);
+      run("outside of layers", 3);
+      report(FactKind::kPassEnd, 1);
+      run("", 2);  // the loss
+      report(FactKind::kBackwardBegin);
+      report(FactKind::kLayer, 0, ProgramFact::kBackward);
+      run("outside of layers backward", 3);
+      for (int layer = 3; layer >= 0; --layer) {
+        report(FactKind::kLayer, 0, ProgramFact::kBackward, static_cast<std::uint32_t>(layer + 1));
+        report(FactKind::kLayer, 0, 0, 1);  // of the other direction: no layer is open until the next one begins
+        report(FactKind::kLayer, 0, ProgramFact::kBackward, static_cast<std::uint32_t>(layer + 1));
+        run("layer " + std::to_string(layer) + " backward", 4);
+      }
+      report(FactKind::kBackwardEnd);
+      update();
+    }
+    finish();
+    std::uint64_t in_layers = 0;
+    for (const auto& [name, count] : wanted) {
+      if (name.empty()) continue;
+      EXPECT_EQ(region(name).launches, count) << name << ", seed " << seed;
+      in_layers += count;
+    }
+    EXPECT_EQ(region("step").launches, in_layers + wanted[""] + 5 * 5) << seed;
+    EXPECT_EQ(region("forward").instances, 5u);
+  }
 }
 
 TEST_F(ProgramRegionsTest, WithoutFactsTheDetectorGetsEverything) {

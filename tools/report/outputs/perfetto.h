@@ -9,8 +9,7 @@
 namespace mfu {
 
 /// Chrome's trace format, for Perfetto and chrome://tracing: one process per rank, a slice per region and window, and
-/// the counters MFU %, MBU % and TFLOP/s. Times [us] are from the first window on; `baseTimeNanoseconds` says where
-/// that was.
+/// the counters MFU %, MBU % and TFLOP/s. Times [us] are from the first window on, at `baseTimeNanoseconds`.
 class PerfettoWriter final : public ProcessWriter {
  public:
   explicit PerfettoWriter(std::ostream& out);

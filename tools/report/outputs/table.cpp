@@ -6,6 +6,7 @@
 #include <set>
 
 #include "core/base/printable.h"
+#include "core/rows/layers.h"
 #include "core/sinks/sink_text.h"
 #include "tools/report/escape.h"
 #include "tools/report/opportunities.h"
@@ -28,7 +29,7 @@ std::string job_text(const Job& job) {
   std::string slowest;
   for (std::size_t i = 0; i < job.regions.size(); ++i) {
     const JobRegion& r = job.regions[i];
-    if (r.devices < 2 || r.slowest_at.empty()) continue;
+    if (r.devices < 2 || r.slowest_at.empty() || layer_name(r.name)) continue;
     window.regions[i].slowest.clear();
     slowest += fmt::format("slowest of {}:", r.name);
     for (std::size_t k = 0; k < std::min(SlowestInstances::kMost, r.slowest_at.size()); ++k)

@@ -11,6 +11,7 @@
 
 #include "core/base/number_text.h"
 #include "core/ranges/region_rules.h"
+#include "core/rows/layers.h"
 #include "core/sinks/region_json.h"
 #include "tools/job/model_facts.h"
 #include "tools/job/outliers.h"
@@ -46,7 +47,9 @@ Json series_of(const Job& job) {
   std::size_t drawn = 0;
   for (const JobRegion& region : job.regions) {
     const auto found = job.series.regions().find(region.name);
-    if (found == job.series.regions().end() || (region.name != "total" && drawn++ >= kDrawnRegions)) continue;
+    if (found == job.series.regions().end() || layer_name(region.name) ||
+        (region.name != "total" && drawn++ >= kDrawnRegions))
+      continue;
     Json s{{"bin", Json::array()}, {"mfu", Json::array()}, {"lost", Json::array()}};
     const bool instances = std::any_of(found->second.begin(), found->second.end(),
                                        [](const auto& bin) { return bin.second.instances > 0; });

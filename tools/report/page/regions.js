@@ -2,7 +2,9 @@
 // What a run is made of: its regions, and the parts of their time; what is worth doing about them.
 
 const job = report.job || { regions: [] };
-const regions = job.regions;
+// Those of a model's layers (MFU_PARTS=layers) are one strip for each pass, and not among the others.
+const LAYER = /^(?:layer (\d+)|outside of layers)(?: (.+))?$/;
+const regions = job.regions.filter((r) => !LAYER.test(r.region));
 const named = regions.filter((r) => r.region !== "total");
 const total = regions.find((r) => r.region === "total");
 const knowsMfu = regions.some((r) => r.mfu != null);
@@ -28,6 +30,28 @@ const seenOf = (r) => (r.executed && r.executed.matmul_s > 0 ? Math.min(1, r.exe
 const ENOUGH = 0.9; // from here on HFU is of the products that ran
 const hfuIsExecuted = (r) => r.hfu != null && r.executed != null && r.executed.ideal_s > 0 && seenOf(r) >= ENOUGH;
 const byMemory = (r) => r.bound === "memory" && r.mbu != null;
+
+// How long each layer takes: a strip for each pass.
+function layerStrips() {
+  const passes = new Map();
+  for (const r of job.regions) {
+    const [, number, pass] = LAYER.exec(r.region) || [];
+    if (number == null || !r.instances) continue;
+    const each = r.latency && r.latency.count ? r.latency.p50_s : r.each_s;
+    passes.set(pass || "forward", [...(passes.get(pass || "forward") || []), { r, number: +number, each }]);
+  }
+  if (!passes.size) return null;
+  const strips = [...passes].map(([pass, layers]) => {
+    const byTime = [...layers].sort((a, b) => a.each - b.each);
+    const median = byTime[Math.floor(byTime.length / 2)].each, slowest = byTime[byTime.length - 1];
+    const words = `${pass}: ${layers.length} layers, each ${duration(median)}; slowest is layer ${slowest.number}, ${duration(slowest.each)}`;
+    return [el("p", { class: "words" }, sentence(words), median > 0 ? ` (${threeDigits(slowest.each / median)} of the median)` : ""),
+      el("div", { class: "layers", role: "img", "aria-label": words }, layers.sort((a, b) => a.number - b.number).map(({ r, number, each }) =>
+        el("div", { "data-layer": r.region, title: `layer ${number}: ${duration(each)}, HFU ${percent(r.hfu)}`,
+          style: { height: `${slowest.each > 0 ? 100 * each / slowest.each : 0}%`, background: each > 1.2 * median ? "var(--comm)" : "var(--mfu)" } })))];
+  });
+  return section("Layers", "A bar for each layer, first to last: the median time of its instances. From the begin of a layer to that of the next one.", ...strips.flat());
+}
 
 function whatToDo() {
   if (!job.opportunities.length) return null;

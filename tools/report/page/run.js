@@ -106,7 +106,7 @@ function runPage() {
   return [...header(), answers(),
     el("div", { class: "grid" }, stepsDown(), whatToDo()),
     el("div", { class: "grid" }, overTime(), waterfallOverTime()),
-    lifeOfTheJob(), stepStrip(), instanceTimelines(), components(),
+    lifeOfTheJob(), layerStrips(), stepStrip(), instanceTimelines(), components(),
     el("div", { class: "grid" }, [knowsMfu ? roofline() : null, distributions()].filter(Boolean).map((panel) => { panel.classList.add("wide"); return panel; })),
     idleCauses(), batches(), slowest(), kernels(), regionTable(), ranks(), divided(), warnings(), launches(),
     el("footer", {}, `Written by mfu report ${report.version}. Charts: Chart.js ${Chart.version}, MIT licence.`)];

@@ -1,6 +1,5 @@
 // The exported functions of the simulated libcuda.so.1. Each counts a correlation id, notifies an attached tool, and
-// hands over to the engine. Names and signatures follow cuda.h; `_ptds` and `_ptsz` are the per-thread default stream
-// forms.
+// hands over to the engine. Names and signatures follow cuda.h; `_ptds`, `_ptsz`: on the per-thread default stream.
 #include <dlfcn.h>
 
 #include <algorithm>
@@ -106,33 +105,12 @@ void fill_uuid(CUuuid* uuid, int ordinal) {
   uuid->bytes[15] = static_cast<char>(ordinal);
 }
 
-/// Hands what a handle names to `body`.
-template <typename Body>
-CUresult with_event(CUevent handle, Body&& body) {
-  auto* event = as<Event>(handle, Magic::kEvent);
-  return event == nullptr ? CUDA_ERROR_INVALID_HANDLE : body(*event);
-}
+/// Hands the device of an ordinal to `body`.
 template <typename Body>
 CUresult with_device(CUdevice ordinal, Body&& body) {
   const Device* device = device_at(ordinal);
   if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
   body(*device);
-  return CUDA_SUCCESS;
-}
-
-CUresult record_on(CUevent handle, CUstream stream, bool per_thread) {
-  return with_event(handle, [&](Event& event) {
-    return on_stream(stream, per_thread, [&](Stream& s) { return record_event(event, s); });
-  });
-}
-
-CUresult elapsed_time(float* ms, CUevent first, CUevent last) {
-  auto* start = as<Event>(first, Magic::kEvent);
-  auto* end = as<Event>(last, Magic::kEvent);
-  if (start == nullptr || end == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  if (!start->recorded.load() || !end->recorded.load()) return CUDA_ERROR_INVALID_HANDLE;
-  if (end->time_ns.load() > now_ns()) return CUDA_ERROR_NOT_READY;
-  *ms = static_cast<float>(static_cast<double>(end->time_ns.load() - start->time_ns.load()) * 1e-6);
   return CUDA_SUCCESS;
 }
 
@@ -334,7 +312,7 @@ SIM_API(cuCtxGetDevice, (CUdevice * device), (device), {
 })
 SIM_API0(cuCtxSynchronize, { return synchronize_context(current_context()); })
 
-// Streams and events ---------------------------------------------------------------------------------------------
+// Streams --------------------------------------------------------------------------------------------------------
 
 SIM_API(cuStreamCreate, (CUstream * phStream, unsigned Flags), (phStream, Flags),
         { return create_stream(phStream, Flags, 0); })
@@ -345,43 +323,6 @@ SIM_STREAM_API(cuStreamSynchronize, (CUstream hStream), (hStream),
                { return on_stream(hStream, per_thread, [](Stream& s) { return synchronize_stream(s); }); })
 SIM_STREAM_API(cuStreamQuery, (CUstream hStream), (hStream),
                { return on_stream(hStream, per_thread, [](Stream& s) { return query_stream(s); }); })
-SIM_STREAM_API(cuStreamWaitEvent, (CUstream hStream, CUevent hEvent, unsigned Flags), (hStream, hEvent, Flags), {
-  return with_event(hEvent, [&](Event& event) {
-    return on_stream(hStream, per_thread, [&](Stream& s) { return wait_event(s, event); });
-  });
-})
-SIM_STREAM_API(cuLaunchHostFunc, (CUstream hStream, CUhostFn fn, void* userData), (hStream, fn, userData),
-               { return on_stream(hStream, per_thread, [&](Stream& s) { return host_function(s, fn, userData); }); })
-SIM_API(cuEventCreate, (CUevent * phEvent, unsigned Flags), (phEvent, Flags), {
-  Context* context = current_context();
-  if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
-  auto* event = new Event;
-  event->context = context;
-  *phEvent = reinterpret_cast<CUevent>(event);
-  return CUDA_SUCCESS;
-})
-SIM_API(cuEventDestroy_v2, (CUevent hEvent), (hEvent), {
-  return with_event(hEvent, [](Event& event) {
-    event.magic = Magic::kDead;
-    delete &event;
-    return CUDA_SUCCESS;
-  });
-})
-SIM_STREAM_API(cuEventRecord, (CUevent hEvent, CUstream hStream), (hEvent, hStream),
-               { return record_on(hEvent, hStream, per_thread); })
-SIM_STREAM_API(cuEventRecordWithFlags, (CUevent hEvent, CUstream hStream, unsigned flags), (hEvent, hStream, flags),
-               { return record_on(hEvent, hStream, per_thread); })
-SIM_API(cuEventQuery, (CUevent hEvent), (hEvent), {
-  return with_event(
-      hEvent, [](Event& event) { return event.time_ns.load() <= now_ns() ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY; });
-})
-SIM_API(cuEventSynchronize, (CUevent hEvent), (hEvent),
-        { return with_event(hEvent, [](Event& event) { return synchronize_event(event); }); })
-SIM_API(cuEventElapsedTime, (float* ms, CUevent hStart, CUevent hEnd), (ms, hStart, hEnd),
-        { return elapsed_time(ms, hStart, hEnd); })
-SIM_API(cuEventElapsedTime_v2, (float* ms, CUevent hStart, CUevent hEnd), (ms, hStart, hEnd),
-        { return elapsed_time(ms, hStart, hEnd); })
-
 // Modules --------------------------------------------------------------------------------------------------------
 
 SIM_API(cuModuleLoad, (CUmodule * module, const char* fname), (module, fname),
