@@ -369,8 +369,7 @@ void find_dtype(const Collected& collected, const Peak& peak, RegionSummary& s) 
 }
 
 /// The number of ranks whose shares of the model's matrices have the sizes of nearly all products that ran. Ranks
-/// beyond the heads of keys have one each, which others have too. 0: no number has them, or the one that the config
-/// says.
+/// beyond the heads of keys have one each, which others have too. 0: no number has them, or the config's.
 int tensor_parallel_of(const Collected& collected, const ComponentNames& names, const FlopsModel& model) {
   constexpr double kNearlyAll = 0.95;
   for (const std::int64_t ranks :

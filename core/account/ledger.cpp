@@ -25,6 +25,7 @@ Ledger::Ledger(const RegionRules& rules, const FlopsModel* model, const Workload
             std::move(on_window)),
       swept_(options.origin_ns) {
   if (options.ranges_only) expect_device(0);
+  if (rules.layer_in(rules.detected().forward, 0) != RegionId::kNone) layers_.emplace(*this, rules);
 }
 
 Ledger::Device& Ledger::new_device(std::uint32_t device) {
@@ -417,6 +418,7 @@ void Ledger::await_launches_of(const std::vector<InstanceId>& owners) {
 }
 
 void Ledger::advance(TimeNs watermark) {
+  if (layers_) watermark = layers_->release(live_, watermark, false);
   if (watermark <= swept_) return;
   if (devices_.empty()) forget_idle(watermark);
   note_added();
@@ -504,6 +506,7 @@ void Ledger::close_all(TimeNs end, TimeNs exit) {
 }
 
 void Ledger::finish(TimeNs end, TimeNs exit) {
+  if (layers_) (void)layers_->release(live_, end, true);
   note_added();
   for (const auto& instance : live_) {
     if (instance->kind == InstanceKind::kNested) continue;

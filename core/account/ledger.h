@@ -16,6 +16,7 @@
 #include "core/account/device_timeline.h"
 #include "core/account/instance.h"
 #include "core/account/late_work.h"
+#include "core/account/layer_splitter.h"
 #include "core/account/live_instances.h"
 #include "core/account/window_rows.h"
 #include "core/account/work_resolver.h"
@@ -81,6 +82,8 @@ class Ledger final : private TimelineListener {
       return add_unowned(record, first_of_launch);
     Device& device = device_at(raw(record.device));
     Instance* const instance = live_.find(owner);
+    if (layers_ && instance != nullptr && layers_->take(record, *instance, first_of_launch)) [[unlikely]]
+      return;
     if (observer_ != nullptr) [[unlikely]]
       notify_observer(record, instance, owner, first_of_launch);
     const ActivityTraits traits = traits_of(record, instance, first_of_launch);
@@ -221,6 +224,7 @@ class Ledger final : private TimelineListener {
   WindowRows rows_;
   LiveInstances live_;
   LateWork late_{live_, rows_};
+  std::optional<LayerSplitter> layers_;
   std::vector<std::unique_ptr<Device>> devices_;
   std::function<bool()> out_of_time_;
   DurationNs left_out_ns_ = 0;

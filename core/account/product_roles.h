@@ -49,8 +49,7 @@ class ProductRoles {
     return recent.launch.number != 0 && recent.id == id && recent.extent == extent ? recent.launch
                                                                                    : look_up(id, extent);
   }
-  /// A number for a matmul kernel of this name and grid. kNone: there are more than kMostForms. \param extent
-  /// pack(Grid)
+  /// A number for a matmul kernel of this name and pack(Grid). kNone: there are more than kMostForms.
   [[nodiscard]] KernelForm form_of(KernelNameId kernel, std::uint64_t extent) {
     const RecentForm& recent = recent_forms_[slot_of(kernel, extent)];
     return recent.form != KernelForm::kNone && recent.kernel == kernel && recent.extent == extent

@@ -84,8 +84,7 @@ class TimeHistory {
     slot = {begin, static_cast<std::uint32_t>(end - begin), time_class};
   }
 
-  /// Activities that ended after `from` are kept as long as there is room for `most`; kNever: the newest kFew are
-  /// enough.
+  /// Activities that ended after `from` are kept while there is room for `most`; kNever: the newest kFew.
   void keep_from(TimeNs from, std::size_t most) noexcept {
     keep_from_ = from;
     most_ = std::max(most, kFew);

@@ -33,8 +33,7 @@ void scale(Work& work, double by) noexcept {
   work.tokens = std::llround(static_cast<double>(work.tokens) * by);
 }
 
-/// The decode passes of an instance of this shape. A pass that prefills as well is one pass for those that
-/// decode in it.
+/// The decode passes of an instance of this shape. A pass that prefills as well is one for those that decode.
 DecodePasses decode_passes_of(Phase phase, const Shape& shape) noexcept {
   if (phase == Phase::kMixed)
     return {shape.gen_batch.value_or(0) > 0 || shape.gen_tokens.value_or(0) > 0 ? 1 : 0, 0, false};

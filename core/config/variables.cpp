@@ -178,7 +178,7 @@ constexpr Variable kVariables[] = {
      read_detect},
     {"MFU_PYTHON", "1", "0: do not ask the Python interpreter what the program does",
      [](const GivenVariable& v, Config& c) { c.python = v.flag("using 1").value_or(true); }},
-    {"MFU_PARTS", "none", "layers: a region for each layer of a PyTorch model, and for its backward pass",
+    {"MFU_PARTS", "none", "layers: a region for each layer of a model, and for its backward pass",
      [](const GivenVariable& v, Config& c) {
        c.layers = v.word<bool>({{"none", false}, {"layers", true}});
      }},

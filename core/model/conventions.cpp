@@ -52,8 +52,7 @@ void bill_megatron(const LayerSpec& layer, std::int64_t d_model, ConventionTerms
 }
 
 /// FLOP of attention and delta nets by torchtitan since pull request 4300 (quadratic_attention_flops_per_token,
-/// delta_rule_flops_per_token): no query has more keys than its layer's window, and a token passes a delta net's state
-/// three times.
+/// delta_rule_flops_per_token): a query has at most its layer's window of keys, a token passes a state three times.
 Count torchtitan_mixers(const Architecture& model, const CountRequest& r, ContextMode context) noexcept {
   Count sum = 0;
   for (const LayerSpec& layer : model.layers) {

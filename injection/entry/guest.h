@@ -13,8 +13,7 @@ namespace mfu {
 class Guest {
  public:
   /// [inside cuInit, or on one of the library's threads] Once per process; further calls return at once. Reads the
-  /// configuration, opens CUPTI, subscribes. No thread is started before there is a context, unless there is no CUPTI
-  /// to wait for.
+  /// configuration, opens CUPTI, subscribes. No thread is started before there is a context, if there is a CUPTI.
   static void start();
   /// NVTX is in use and the library was not started: the driver never will if CUDA was initialised before us.
   static void start_late() noexcept;

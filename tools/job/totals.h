@@ -12,8 +12,7 @@
 namespace mfu {
 
 /// The newest window of every live rank as one row (RegionTotals); whole runs where no rank is live any more but some
-/// ended in peace. Ratios 0..1. The row is that of the `total` lines, so time outside every region counts; it is in
-/// device-seconds.
+/// ended in peace. Ratios 0..1. The row is that of the `total` lines: device-seconds, those outside of regions too.
 struct JobTotals {
   std::size_t live = 0, starting = 0, stale = 0, ended = 0, replaced = 0, unreadable = 0;
   std::int64_t world_size = 0;  ///< as the start lines say it

@@ -118,7 +118,8 @@ PROGRAMS = {
         known=("called with unknown buffer", r"collection.cpp.*Warning: cuLaunchKernel", r"launches: \d+ (dropped|seen, the driver counted)"),
         allowed=("another profiler had CUPTI's records",),
     ),
-    "gpt2-compile": gpt2("--steps", 30, "--compile", "default", warm=True),
+    # Backward, a product of each layer runs after the first one of the next layer.
+    "gpt2-compile": gpt2("--steps", 30, "--compile", "default", warm=True, layers=("forward",)),
     "gpt2-compile-graphs": gpt2("--steps", 30, "--compile", "reduce-overhead", warm=True, flop="none", detected={}),
     "nanogpt": Program(
         [EXAMPLES / "nanogpt/train.py", "--steps", 20, "--batch", 4, "--seq-len", 512],
@@ -197,6 +198,7 @@ PROGRAMS = {
         model=SMALL_LLAMA,
         flop="captured",
         detected={"decode": 3},  # those before the capture
+        layers=("decode",),
     ),
     "lora": Program(
         [HERE / "lora.py", "--config", LLAMA],

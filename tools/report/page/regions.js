@@ -41,14 +41,15 @@ function layerStrips() {
     passes.set(pass || "forward", [...(passes.get(pass || "forward") || []), { r, number: +number, each }]);
   }
   if (!passes.size) return null;
-  const strips = [...passes].map(([pass, layers]) => {
+  const order = ["forward", "backward", "prefill", "mixed", "decode"];
+  const strips = [...passes].sort(([a], [b]) => order.indexOf(a) - order.indexOf(b)).map(([pass, layers]) => {
     const byTime = [...layers].sort((a, b) => a.each - b.each);
     const median = byTime[Math.floor(byTime.length / 2)].each, slowest = byTime[byTime.length - 1];
     const words = `${pass}: ${layers.length} layers, each ${duration(median)}; slowest is layer ${slowest.number}, ${duration(slowest.each)}`;
     return [el("p", { class: "words" }, sentence(words), median > 0 ? ` (${threeDigits(slowest.each / median)} of the median)` : ""),
       el("div", { class: "layers", role: "img", "aria-label": words }, layers.sort((a, b) => a.number - b.number).map(({ r, number, each }) =>
         el("div", { "data-layer": r.region, title: `layer ${number}: ${duration(each)}, HFU ${percent(r.hfu)}`,
-          style: { height: `${slowest.each > 0 ? 100 * each / slowest.each : 0}%`, background: each > 1.2 * median ? "var(--comm)" : "var(--mfu)" } })))];
+          style: { height: `${slowest.each > 0 ? 100 * each / slowest.each : 0}%`, background: each > 1.2 * median ? "var(--series-3)" : "var(--series-2)" } })))];
   });
   return section("Layers", "A bar for each layer, first to last: the median time of its instances. From the begin of a layer to that of the next one.", ...strips.flat());
 }

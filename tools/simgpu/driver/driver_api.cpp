@@ -15,31 +15,6 @@ namespace {
 
 using namespace mfu::sim;
 
-CUresult launch(CUfunction f, CUstream handle, bool per_thread, const LaunchShape& shape,
-                const LaunchOptions& options) {
-  Function* function = function_of(f);
-  if (function == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  return on_stream(handle, per_thread, [&](Stream& s) { return launch_kernel(s, *function, shape, options); });
-}
-
-CUresult launch_config(const CUlaunchConfig* config, CUfunction f, void** kernel_params, bool per_thread) {
-  if (config == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  LaunchOptions options;
-  for (unsigned i = 0; i < config->numAttrs; ++i) {
-    const CUlaunchAttribute& attribute = config->attrs[i];
-    if (attribute.id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE) options.cooperative = attribute.value.cooperative != 0;
-    if (attribute.id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION) {
-      options.programmatic = attribute.value.programmaticStreamSerializationAllowed != 0;
-    }
-  }
-  return launch(f, config->hStream, per_thread,
-                {{config->gridDimX, config->gridDimY, config->gridDimZ},
-                 {config->blockDimX, config->blockDimY, config->blockDimZ},
-                 config->sharedMemBytes,
-                 kernel_params},
-                options);
-}
-
 /// The attributes that are the same for every simulated device: an H100's.
 constexpr std::pair<CUdevice_attribute, int> kAttributes[] = {
     {CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK, 1024},
@@ -321,17 +296,10 @@ SIM_API(cuStreamCreateWithPriority, (CUstream * phStream, unsigned flags, int pr
 SIM_API(cuStreamDestroy_v2, (CUstream hStream), (hStream), { return destroy_stream(hStream); })
 SIM_STREAM_API(cuStreamSynchronize, (CUstream hStream), (hStream),
                { return on_stream(hStream, per_thread, [](Stream& s) { return synchronize_stream(s); }); })
-SIM_STREAM_API(cuStreamQuery, (CUstream hStream), (hStream),
-               { return on_stream(hStream, per_thread, [](Stream& s) { return query_stream(s); }); })
+
 // Modules --------------------------------------------------------------------------------------------------------
 
-SIM_API(cuModuleLoad, (CUmodule * module, const char* fname), (module, fname),
-        { return load_module_file(reinterpret_cast<Module**>(module), fname); })
 SIM_API(cuModuleLoadData, (CUmodule * module, const void* image), (module, image),
-        { return load_module(reinterpret_cast<Module**>(module), image); })
-SIM_API(cuModuleLoadDataEx,
-        (CUmodule * module, const void* image, unsigned numOptions, CUjit_option* options, void** optionValues),
-        (module, image, numOptions, options, optionValues),
         { return load_module(reinterpret_cast<Module**>(module), image); })
 SIM_API(cuModuleUnload, (CUmodule hmod), (hmod), { return unload_module(reinterpret_cast<Module*>(hmod)); })
 SIM_API(cuModuleGetFunction, (CUfunction * hfunc, CUmodule hmod, const char* name), (hfunc, hmod, name),
@@ -345,12 +313,3 @@ SIM_STREAM_API(cuLaunchKernel,
                (f, gx, gy, gz, bx, by, bz, shared, hStream, kernelParams, extra), {
                  return launch(f, hStream, per_thread, {{gx, gy, gz}, {bx, by, bz}, shared, kernelParams}, {});
                })
-SIM_STREAM_API(cuLaunchKernelEx, (const CUlaunchConfig* config, CUfunction f, void** kernelParams, void** extra),
-               (config, f, kernelParams, extra), { return launch_config(config, f, kernelParams, per_thread); })
-SIM_STREAM_API(
-    cuLaunchCooperativeKernel,
-    (CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared,
-     CUstream hStream, void** kernelParams),
-    (f, gx, gy, gz, bx, by, bz, shared, hStream, kernelParams), {
-      return launch(f, hStream, per_thread, {{gx, gy, gz}, {bx, by, bz}, shared, kernelParams}, {.cooperative = true});
-    })

@@ -135,6 +135,13 @@ CUresult on_stream(CUstream handle, bool per_thread, Work&& work) {
   return work(*stream);
 }
 
+inline CUresult launch(CUfunction f, CUstream handle, bool per_thread, const LaunchShape& shape,
+                       const LaunchOptions& options) {
+  Function* function = function_of(f);
+  if (function == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  return on_stream(handle, per_thread, [&](Stream& s) { return launch_kernel(s, *function, shape, options); });
+}
+
 inline CUresult capture_info(CUstream handle, bool per_thread, CUstreamCaptureStatus* status, cuuint64_t* id,
                              CUgraph* graph, const CUgraphNode** dependencies, std::size_t* count) {
   return on_stream(handle, per_thread, [&](Stream& s) {

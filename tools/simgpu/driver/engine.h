@@ -199,16 +199,11 @@ CUresult resolve_stream(CUstream handle, bool per_thread, Stream** out);
 CUresult create_stream(CUstream* out, unsigned flags, int priority);
 CUresult destroy_stream(CUstream handle);
 CUresult synchronize_stream(Stream& stream);
-CUresult query_stream(Stream& stream);
+[[gnu::weak]] CUresult host_function(Stream& stream, CUhostFn function, void* data);  ///< where the tests add it
 std::int64_t start_of_next(Stream& stream);  ///< when a kernel that is launched now would begin
-CUresult wait_event(Stream& stream, Event& event);
-CUresult record_event(Event& event, Stream& stream);
-CUresult synchronize_event(Event& event);
-CUresult host_function(Stream& stream, CUhostFn function, void* data);
 
 // Modules --------------------------------------------------------------------------------------------------------
 CUresult load_module(Module** out, const void* image);
-CUresult load_module_file(Module** out, const char* path);
 CUresult unload_module(Module* module);
 CUresult find_function(Function** out, Module* module, const char* name);
 Function* function_of(const void* handle) noexcept;

@@ -1,7 +1,5 @@
 #include "tools/simgpu/driver/memory.h"
 
-#include <algorithm>
-#include <cstdlib>
 #include <map>
 #include <mutex>
 
@@ -15,12 +13,11 @@ constexpr std::size_t kGranularity = 512;
 struct Block {
   std::size_t bytes = 0;
   Device* device = nullptr;
-  bool ours = true;  ///< host memory: false where the program registered its own
 };
 
 struct Memory {
   std::mutex mutex;
-  std::map<std::uint64_t, Block> device, host;  ///< by first address
+  std::map<std::uint64_t, Block> device;  ///< by first address
   std::uint64_t next = kFirstDeviceAddress;
 };
 
@@ -28,15 +25,6 @@ struct Memory {
 Memory& memory() {
   static Memory* const instance = new Memory;
   return *instance;
-}
-
-const Block* find(const std::map<std::uint64_t, Block>& blocks, std::uint64_t address, std::uint64_t* begin) {
-  auto it = blocks.upper_bound(address);
-  if (it == blocks.begin()) return nullptr;
-  --it;
-  if (address - it->first >= it->second.bytes) return nullptr;
-  *begin = it->first;
-  return &it->second;
 }
 
 Device* current_device() {
@@ -75,60 +63,12 @@ CUresult release(CUdeviceptr address) {
   return CUDA_SUCCESS;
 }
 
-CUresult allocate_host(void** out, std::size_t bytes) {
-  if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  void* const p = std::aligned_alloc(4096, (std::max<std::size_t>(bytes, 1) + 4095) / 4096 * 4096);
-  if (p == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+bool device_pointer(std::uint64_t address, PointerInfo* out) {
   Memory& m = memory();
   const std::lock_guard lock(m.mutex);
-  m.host[reinterpret_cast<std::uint64_t>(p)] = {bytes, current_device()};
-  *out = p;
-  return CUDA_SUCCESS;
-}
-
-CUresult release_host(void* address) {
-  if (address == nullptr) return CUDA_SUCCESS;
-  Memory& m = memory();
-  {
-    const std::lock_guard lock(m.mutex);
-    const auto it = m.host.find(reinterpret_cast<std::uint64_t>(address));
-    if (it == m.host.end() || !it->second.ours) return CUDA_ERROR_INVALID_VALUE;
-    m.host.erase(it);
-  }
-  std::free(address);
-  return CUDA_SUCCESS;
-}
-
-CUresult register_host(void* address, std::size_t bytes) {
-  if (address == nullptr || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
-  Memory& m = memory();
-  const std::lock_guard lock(m.mutex);
-  std::uint64_t begin = 0;
-  if (find(m.host, reinterpret_cast<std::uint64_t>(address), &begin) != nullptr) {
-    return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
-  }
-  m.host[reinterpret_cast<std::uint64_t>(address)] = {bytes, current_device(), false};
-  return CUDA_SUCCESS;
-}
-
-CUresult unregister_host(void* address) {
-  Memory& m = memory();
-  const std::lock_guard lock(m.mutex);
-  const auto it = m.host.find(reinterpret_cast<std::uint64_t>(address));
-  if (it == m.host.end() || it->second.ours) return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
-  m.host.erase(it);
-  return CUDA_SUCCESS;
-}
-
-bool pointer_info(std::uint64_t address, PointerInfo* out) {
-  Memory& m = memory();
-  const std::lock_guard lock(m.mutex);
-  const bool device_memory = on_device(address);
-  const Block* block = find(device_memory ? m.device : m.host, address, &out->begin);
-  if (block == nullptr) return false;
-  out->device_memory = device_memory;
-  out->bytes = block->bytes;
-  out->ordinal = block->device == nullptr ? 0 : block->device->ordinal;
+  auto it = m.device.upper_bound(address);
+  if (it == m.device.begin() || address - (--it)->first >= it->second.bytes) return false;
+  *out = {true, it->first, it->second.bytes, it->second.device->ordinal};
   return true;
 }
 

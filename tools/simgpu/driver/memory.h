@@ -18,12 +18,6 @@ inline bool on_device(CUdeviceptr p) noexcept { return p - kFirstDeviceAddress <
 
 CUresult allocate(CUdeviceptr* out, std::size_t bytes);
 CUresult release(CUdeviceptr address);
-/// Page-locked host memory: allocated here, or the program's own that it registered.
-CUresult allocate_host(void** out, std::size_t bytes);
-CUresult release_host(void* address);
-CUresult register_host(void* address, std::size_t bytes);
-CUresult unregister_host(void* address);
-
 /// The allocation that holds an address.
 struct PointerInfo {
   bool device_memory = false;  ///< otherwise page-locked host memory
@@ -31,6 +25,14 @@ struct PointerInfo {
   std::size_t bytes = 0;
   int ordinal = 0;  ///< device it belongs to
 };
+/// False where no device memory is allocated there.
+bool device_pointer(std::uint64_t address, PointerInfo* out);
+
+/// Where the tests add it: page-locked host memory, allocated here, or the program's own that it registered.
+CUresult allocate_host(void** out, std::size_t bytes);
+CUresult release_host(void* address);
+CUresult register_host(void* address, std::size_t bytes);
+CUresult unregister_host(void* address);
 /// False where nothing is allocated or registered there.
 bool pointer_info(std::uint64_t address, PointerInfo* out);
 

@@ -3,7 +3,6 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
 #include <sstream>
 
 namespace mfu::sim {
@@ -81,13 +80,6 @@ CUresult load_module(Module** out, const void* image) {
   event.image_bytes = (*out)->any_name ? 0 : std::strlen(text);
   resource_callback(event);
   return CUDA_SUCCESS;
-}
-
-CUresult load_module_file(Module** out, const char* path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return CUDA_ERROR_FILE_NOT_FOUND;
-  const std::string image((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-  return image.size() < 4 ? CUDA_ERROR_INVALID_IMAGE : load_module(out, image.c_str());
 }
 
 CUresult unload_module(Module* module) {

@@ -116,91 +116,9 @@ CUresult synchronize_stream(Stream& stream) {
   return CUDA_SUCCESS;
 }
 
-CUresult query_stream(Stream& stream) {
-  const std::lock_guard lock(stream.context->mutex);
-  if (capturing(stream)) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-  return stream.tail_ns <= now_ns() ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
-}
-
 std::int64_t start_of_next(Stream& stream) {
   const std::lock_guard lock(stream.context->mutex);
   return earliest_start(stream, now_ns());
-}
-
-CUresult record_event(Event& event, Stream& stream) {
-  const std::lock_guard lock(stream.context->mutex);
-  if (capturing(stream)) {
-    event.capture = stream.capture;
-    event.frontier = stream.frontier;
-    return CUDA_SUCCESS;
-  }
-  event.capture.reset();
-  event.time_ns.store(std::max(stream.tail_ns, now_ns()));
-  event.recorded.store(true);
-  return CUDA_SUCCESS;
-}
-
-CUresult wait_event(Stream& stream, Event& event) {
-  const std::lock_guard lock(stream.context->mutex);
-  if (event.capture != nullptr && event.capture->status == CU_STREAM_CAPTURE_STATUS_ACTIVE) {
-    if (stream.capture != nullptr && stream.capture != event.capture) return CUDA_ERROR_STREAM_CAPTURE_MERGE;
-    stream.capture = event.capture;
-    for (Node* node : event.frontier) {
-      if (std::find(stream.frontier.begin(), stream.frontier.end(), node) == stream.frontier.end()) {
-        stream.frontier.push_back(node);
-      }
-    }
-    return CUDA_SUCCESS;
-  }
-  if (capturing(stream)) return event.recorded.load() ? CUDA_ERROR_STREAM_CAPTURE_ISOLATION : CUDA_SUCCESS;
-  stream.tail_ns = std::max(stream.tail_ns, event.time_ns.load());
-  return CUDA_SUCCESS;
-}
-
-CUresult synchronize_event(Event& event) {
-  if (event.capture != nullptr) return CUDA_ERROR_CAPTURED_EVENT;
-  sleep_until(event.time_ns.load());
-  return CUDA_SUCCESS;
-}
-
-CUresult host_function(Stream& stream, CUhostFn function, void* data) {
-  std::int64_t at = 0;
-  {
-    const std::lock_guard lock(stream.context->mutex);
-    if (capturing(stream)) {
-      Node node;
-      node.type = CU_GRAPH_NODE_TYPE_HOST;
-      node.host = function;
-      node.host_data = data;
-      capture_node(stream, std::move(node));
-      return CUDA_SUCCESS;
-    }
-    at = std::max(now_ns(), ready_at(stream));
-    stream.tail_ns = at;
-  }
-  // The driver runs it on its own thread; the stream does not wait for its length here.
-  struct Call {
-    std::int64_t at;
-    CUhostFn function;
-    void* data;
-  };
-  pthread_t thread{};
-  auto* call = new Call{at, function, data};
-  const int error = pthread_create(
-      &thread, nullptr,
-      [](void* raw) -> void* {
-        const std::unique_ptr<Call> c(static_cast<Call*>(raw));
-        sleep_until(c->at);
-        c->function(c->data);
-        return nullptr;
-      },
-      call);
-  if (error != 0) {
-    delete call;
-    return CUDA_ERROR_OUT_OF_MEMORY;
-  }
-  pthread_detach(thread);
-  return CUDA_SUCCESS;
 }
 
 }  // namespace mfu::sim
