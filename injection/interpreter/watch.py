@@ -751,7 +751,8 @@ class Watch:
 
     def backward(self, frame):
         stack = self.stack()
-        if stack and any(entry[1] == BACKWARD_END for entry in stack):
+        # Checkpoints compute gradients inside of a backward pass, on the thread that works for it.
+        if any(entry[1] == BACKWARD_END for entry in stack) or self.backward_on not in (None, self.ident()):
             self.enter(frame, None)
             return
         self.enter(frame, BACKWARD_END)

@@ -85,8 +85,20 @@ class Block(nn.Module):
         return (x, None)
 
     def again(self):
+        if self.checkpoint == "elsewhere":
+            thread = threading.Thread(target=self.again_elsewhere)
+            thread.start()
+            thread.join()
+        else:
+            with torch.no_grad():
+                self(torch.Tensor(2, 8, 8))
+
+    def again_elsewhere(self):
+        """As checkpoints that compute the gradients of a layer in a backward pass of their own."""
+        torch.use_on_this_thread()
         with torch.no_grad():
             self(torch.Tensor(2, 8, 8))
+        torch.autograd.backward(None)
 
 
 class Deep(Net):
@@ -121,6 +133,10 @@ def deep(checkpoint=False, failures=0):
 
 def deep_checkpoints():
     deep(True)
+
+
+def deep_checkpoints_elsewhere():
+    deep("elsewhere")
 
 
 def deep_failures():

@@ -117,6 +117,13 @@ class Interpreter(Programs):
             for layer in range(3):
                 self.assertEqual((found[f"layer {layer}"], found[f"layer {layer} backward"]), ((20, 20), (20, 60)))
 
+        for _, run in self.same("deep_checkpoints_elsewhere", {"MFU_PARTS": "layers"}):
+            self.well(run)
+            found = self.layers(run)
+            for layer in range(3):
+                self.assertEqual((found[f"layer {layer}"], found[f"layer {layer} backward"]), ((20, 20), (20, 140)))
+            self.assertEqual(self.regions(run)["backward"]["instances"], 20)
+
     def test_exceptions_out_of_layers(self):
         for _, run in self.same("deep_failures", {"MFU_PARTS": "layers"}):
             self.well(run)

@@ -56,6 +56,9 @@ TEST(FindLayers, NoneAreClaimedWhereThereAreNone) {
   EXPECT_TRUE(find_layers(products("abcdefgh")).empty());
   EXPECT_TRUE(find_layers(products("abcdefghiaa")).empty()) << "most products come once";
   EXPECT_TRUE(find_layers(products("qkkqggg{qkkqEErrd}", 58)).empty()) << "no size comes once in each layer";
+  EXPECT_TRUE(find_layers(products("{aaaafp}ah", 5)).empty()) << "BERT: its head has a product as q, k, v and o have";
+  EXPECT_TRUE(find_layers(products("bx{pyfzaxaxaxax}", 5)).empty()) << "and backward";
+  EXPECT_EQ(find_layers(products("{aaaafp}h", 5)), every(0, 6, 5));
   EXPECT_TRUE(find_layers(products("{qofpqofpqofpqofph}", 9)).empty()) << "nine tokens of four layers";
   EXPECT_TRUE(find_layers(products("{qkkqggdqkkqggdqkkqggdh}", 9)).empty()) << "nine tokens of three layers";
 }
