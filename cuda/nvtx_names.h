@@ -67,7 +67,8 @@ struct RangeEvent {
 /// Room for a name that is not UTF-8 as the client gave it.
 using NameBuffer = std::array<char, RuleCache::kMaxLength + 1>;
 
-/// Wide characters (UTF-32) as UTF-8, as far as a name counts; of nullptr nothing. Good as long as `out`.
+/// Wide characters (UTF-32) as UTF-8, as far as a name counts; of nullptr nothing. Good as long as `out`, where it ends
+/// with a zero.
 [[nodiscard]] std::string_view narrow(const wchar_t* text, NameBuffer& out) noexcept;
 
 /// Reads as much of the attributes as the client's version of the struct has. The name is good as long as `buffer` and

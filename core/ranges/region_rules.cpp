@@ -336,7 +336,8 @@ bool RegionRules::is_of_framework(RuleId rule) const noexcept {
 }
 
 /// The rest of the steps that one name may take. Most matches end within kFirst steps, which are not counted; an
-/// expression that needs more gets them from what is left for the name, in growing portions, and gives up without.
+/// expression that needs more gets them from what is left for the name, in growing portions, and gives up when there is
+/// nothing left.
 class RegionRules::Budget {
  public:
   [[nodiscard]] Regex::Outcome match(const Regex& regex, std::string_view name,

@@ -100,7 +100,8 @@ const char* LoadedModule::import_name(std::uint32_t symbol) const noexcept {
 std::uint32_t LoadedModule::undefined_symbols() const noexcept {
   if (gnu_hash_ != nullptr) {
     // Its symbols come last in the table, and it has none that is undefined: but in a program at a fixed address
-    // functions of others whose address is taken, since it gives a separate slot for that.
+    // functions of others whose address is taken, since it gives a separate slot for that. One without any symbol
+    // says nothing.
     if (base_ == 0) return kUnknown;
     const std::uint32_t buckets = gnu_hash_[0], bloom_words = gnu_hash_[2];
     const std::uint32_t* bucket = gnu_hash_ + 4 + bloom_words * (sizeof(ElfW(Addr)) / sizeof(std::uint32_t));

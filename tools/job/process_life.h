@@ -14,7 +14,8 @@
 
 namespace mfu {
 
-/// Whether the name of a region or of a function is one of saving a checkpoint, as `torch.save`.
+/// Whether the name of a region or of a function is one of saving a checkpoint: `checkpoint`, `save_model`,
+/// `torch.save`.
 [[nodiscard]] bool saves_checkpoint(std::string_view name) noexcept;
 /// The same of a region, whose name a person gave: any that begins with `save` is one as well.
 [[nodiscard]] bool is_checkpoint(std::string_view region) noexcept;
