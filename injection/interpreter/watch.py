@@ -32,6 +32,11 @@ MOST_LAYERS = 256
 MOST_REFS = 4096  # weak ones: dead ones are dropped where there are so many
 MOST_IN_GRAPH = 256  # facts
 PROBES = 8  # parameters of a module whose gradients are looked at, where several modules are trained
+# Of the functions that torch.compile may trace: products, with the place of their first matrix, and others that hold some.
+PRODUCTS = {"linear": 0, "matmul": 0, "mm": 0, "bmm": 0, "addmm": 1, "baddbmm": 1, "conv1d": 0, "conv2d": 0, "conv3d": 0}
+PRODUCTS.update({"conv_transpose1d": 0, "conv_transpose2d": 0, "conv_transpose3d": 0})
+OTHER_PRODUCTS = ("einsum", "tensordot", "addbmm", "multi_dot", "_scaled_mm", "_grouped_mm", "grouped_mm", "lstm", "gru")
+NOTHING, NUMBERS = {}, frozenset((int,))
 MOST_UNSEEN = 0.05  # of a model's matrices, by elements: above it, its FLOP are not known
 
 # Programs that do not go through torch.optim or nn.Module alone: module, qualified name, what it is.
@@ -55,45 +60,47 @@ ATTENTION_IN = (
 class Watched:
     """A code object: what is done where it starts, returns or calls. `call`: its frames are on the stack of a thread."""
 
-    __slots__ = ("ref", "start", "end", "call", "inner", "outer", "listens")
+    __slots__ = ("ref", "start", "end", "call", "first", "inner", "outer", "listens")
 
     def __init__(self, ref):
         self.ref, self.start, self.end, self.call = ref, None, None, False
+        code = ref()
+        self.first = code.co_varnames[0] if code.co_argcount > 0 else None  # name of the first argument
         self.inner = self.outer = self.listens = 0
 
 
 class Measured:
-    """The matrix products of one pass, while it runs: FLOP forward and backward."""
+    """The matrix products of one pass, while it runs: FLOP forward and backward. A matrix is known by its module and name:
+    what shards parameters puts others there while the module runs."""
 
     def __init__(self, watch, module, number, key):
         self.watch, self.number, self.key, self.thread = watch, number, key, watch.ident()
+        self.module = watch.ref(module)
         self.forward = self.backward = 0
-        self.parameters, self.seen, self.codes, self.callers = {}, set(), {}, {}
+        self.parameters, self.seen, self.codes, self.callers = {}, set(), {}, {}  # elements of matrices; code objects
         self.whole = True
+        # Of the module that torch.compile made and that runs: FLOP that were traced; modules that ran in the interpreter.
+        self.traced, self.ran = (0, 0), set()
+        self.parts = {}  # FLOP of such modules, by what makes two of them the same
         self.look_at(module)
 
     def look_at(self, module):
         watch = self.watch
-        tables = set()
+        tables, matrices = set(), {}
         for one in every_module(module):
-            values = plain(one)
-            if type(one).__name__ == "OptimizedModule" or values.get("_compiled_call_impl") is not None:
-                self.whole = False  # what is inside does not run in the interpreter
-                return
-            matrices = [p for p in parameters_of(one) if p.dim() > 1]
-            embeds = issubclass(type(one), (watch.torch.nn.Embedding, watch.torch.nn.EmbeddingBag))
-            if embeds:
-                tables.update(map(id, matrices))
-            else:
-                self.parameters.update((id(p), p.numel()) for p in matrices)
-            code = watch.code_of(one)
+            if issubclass(type(one), (watch.torch.nn.Embedding, watch.torch.nn.EmbeddingBag)):
+                tables.update(id(matrix) for _, matrix in matrices_of(one))
+                continue
+            inside = matrices_of(one)
+            matrices.update(((id(one), name), matrix) for name, matrix in inside)
+            compiled = is_compiled(one)
+            code = watch.call.ref() if compiled and watch.call else watch.code_of(one)
             if code is None:
                 continue
-            if matrices and not embeds:
+            if inside or compiled:
                 self.codes[id(code)] = code
             self.look_for_attention(code, one)
-        for table in tables:
-            self.parameters.pop(table, None)
+        self.parameters = {place: one.numel() for place, one in matrices.items() if id(one) not in tables}
         for place, name in ATTENTION_IN:
             code = getattr(innermost(attribute(place, name)), "__code__", None)
             if code is not None and ATTENTION in code.co_names:
@@ -111,17 +118,21 @@ class Measured:
                 self.callers[id(inside)] = inside
 
     def add(self, module, frame, result):
-        """A module with matrices of its own returned."""
-        values = plain(module)
-        weights = [p for p in parameters_of(module) if p.dim() > 1]
+        """A module with matrices of its own, or one that torch.compile made, returned."""
+        if is_compiled(module):
+            return self.add_part(module, frame)
+        if frame.f_code is self.watch.call.ref():  # its forward() says it
+            return None
+        values, weights = plain(module), matrices_of(module)
         if issubclass(type(module), self.watch.torch.nn.MultiheadAttention):
-            return self.add_projections(values, weights, frame)
-        given = self.watch.first_tensor(frame.f_locals, 1)
+            return self.add_projections(module, values, frame)
+        given = self.watch.first_tensor(arguments(frame.f_locals), 1)
         if type(result) is tuple and result:
             result = result[0]
         if len(weights) != 1 or given is None or not self.watch.is_tensor(result) or not given.is_floating_point():
             return None
-        weight, out, shape = weights[0], whole(result.numel()), weight_shape(weights[0])
+        (name, weight), out = weights[0], whole(result.numel())
+        shape = weight_shape(weight)
         if out < 0 or not shape:
             return None
         inputs = values.get("in_features")
@@ -139,24 +150,26 @@ class Measured:
             forward = 2 * out * shape[0]
         else:
             return None
+        self.ran.add(id(module))
+        self.seen.add((id(module), name))
         self.count(forward, weight, given)
         return None
 
-    def add_projections(self, values, weights, frame):
+    def add_projections(self, module, values, frame):
         query, key = frame.f_locals.get("query"), frame.f_locals.get("key")
         width = values.get("embed_dim")
         if not (self.watch.is_tensor(query) and self.watch.is_tensor(key) and type(width) is int):
             return
         of_query, of_key = whole(query.numel()) // whole(query.shape[-1]), whole(key.numel()) // whole(key.shape[-1])
         others = (values.get("kdim") or width) + (values.get("vdim") or width)
-        self.count(2 * width * (2 * of_query * width + of_key * others), weights[0], query)
         output = (values.get("_modules") or {}).get("out_proj")
-        self.seen.update(map(id, weights))
-        self.seen.update(map(id, parameters_of(output)))
+        weights = matrices_of(module) or matrices_of(output)
+        self.count(2 * width * (2 * of_query * width + of_key * others), weights[0][1], query)
+        self.ran.add(id(module))
+        self.seen.update((id(one), name) for one in (module, output) for name, _ in matrices_of(one))
 
     def count(self, forward, weight, given):
         """Backward one product for the gradient of a matrix that trains, and one for that of its input where it needs one."""
-        self.seen.add(id(weight))
         self.forward += forward
         self.backward += forward * (weight.requires_grad is True) + forward * (given.requires_grad is True)
 
@@ -165,24 +178,82 @@ class Measured:
         values = frame.f_locals
         if not self.watch.is_tensor(query) or query.dim() < 3:
             return
-        batch = 1
-        for size in query.shape[:-2]:
-            batch *= whole(size)
-        queries, width = whole(query.shape[-2]), whole(query.shape[-1])
-        keys = queries
+        keys = query
         for name in ("key", "k", "keys", "key_states"):
             if self.watch.is_tensor(values.get(name)) and values[name].dim() == query.dim():
-                keys = whole(values[name].shape[-2])
+                keys = values[name]
                 break
-        pairs = queries * keys
-        if self.is_causal(frame.f_code, values) and queries == keys:
-            pairs = queries * (queries + 1) // 2
-        if batch < 0 or pairs < 0 or width < 0:
+        self.add_attention(query, keys, self.is_causal(frame.f_code, values))
+
+    def add_attention(self, query, key, causal):
+        *batch, queries, width = map(size_of, query.shape)
+        keys = size_of(key.shape[-2])
+        if min(*batch, queries, width, keys) < 0:
             self.whole = False
             return
-        self.forward += 4 * batch * pairs * width
+        pairs = queries * (queries + 1) // 2 if causal and queries == keys else queries * keys
+        for size in batch:
+            pairs *= size
+        self.forward += 4 * pairs * width
         if query.requires_grad:
-            self.backward += 8 * batch * pairs * width
+            self.backward += 8 * pairs * width
+
+    def add_graph(self, graph):
+        """torch.compile traced a part of this pass, which does not run in the interpreter. Its nodes have their shapes."""
+        forward, backward, places = self.forward, self.backward, {}
+        for one in every_module(self.module()):
+            for name, matrix in matrices_of(one):
+                places.setdefault(id(matrix), []).append((id(one), name))
+        weights = {}  # by name of a node: where the matrix lies that it is, or is made of alone
+        for node in graph.nodes:
+            inputs = node.all_input_nodes
+            if node.op == "placeholder":
+                weights[node.name] = places.get(id(getattr(node.meta.get("grapharg"), "example", None)), ())
+            elif node.op.startswith("call") and self.add_node(node):
+                for one in inputs:
+                    self.seen.update(weights.get(one.name, ()))
+            elif len(inputs) == 1:
+                weights[node.name] = weights.get(inputs[0].name, ())
+        self.traced = self.traced[0] + self.forward - forward, self.traced[1] + self.backward - backward
+
+    def add_node(self, node):
+        """\\return it is a product of a weight"""
+        name, values = getattr(node.target, "__name__", node.target), node.args
+        first = PRODUCTS.get(name)
+        if name == ATTENTION:
+            query, key = (one.meta["example_value"] for one in values[:2])
+            self.add_attention(query, key, node.kwargs.get("is_causal", len(values) > 5 and values[5]) is True)
+        elif first is not None:
+            given, weight = (one.meta["example_value"] for one in values[first : first + 2])
+            if name.startswith("conv"):
+                forward = elements(given if "transpose" in name else node.meta["example_value"])
+                forward *= 2 * elements(weight) // size_of(weight.shape[0])
+            else:
+                forward = 2 * elements(node.meta["example_value"]) * size_of(given.shape[-1])
+            self.count(forward, weight, given)
+            self.whole = self.whole and forward > 0
+            return True
+        elif name in OTHER_PRODUCTS or node.op == "call_module" or type(node.target).__module__ == "torch._ops":
+            self.whole = False
+        return False
+
+    def add_part(self, module, frame):
+        """What torch.compile traced of one layer runs for those that are like it, too."""
+        traced, ran, self.traced, self.ran = self.traced, self.ran, (0, 0), set()
+        inside = (plain(module).get("_modules") or NOTHING).get("_orig_mod")
+        inside = module if inside is None else inside
+        modules = every_module(inside)
+        if not ran.isdisjoint(map(id, modules)):  # in the interpreter, after all
+            return
+        matrices = {(id(one), name): matrix for one in modules for name, matrix in matrices_of(one)}
+        given = (one for one in arguments(frame.f_locals) if self.watch.is_tensor(one))
+        key = (type(inside), *((one.shape, one.requires_grad) for one in (*matrices.values(), *given)))
+        places = self.parameters.keys() & matrices.keys()
+        if any(traced) and self.seen >= places:
+            self.parts[key] = traced
+        elif not any(traced) and key in self.parts:
+            self.forward, self.backward = self.forward + self.parts[key][0], self.backward + self.parts[key][1]
+            self.seen |= places
 
     @staticmethod
     def is_causal(code, values):
@@ -253,7 +324,8 @@ class Layers:
         elif getattr(self.local, "model", None) is not None and self.watch.inside():
             if not self.local.in_layers:
                 self.local.in_layers = self.local.model[1] = True
-                self.at_gradient_of(self.watch.first_tensor(frame.f_locals, 2), 0)
+                with self.watch.quiet():
+                    self.at_gradient_of(self.watch.first_tensor(arguments(frame.f_locals), 2), 0)
             self.say(0, layer[1])
 
     def ends(self, frame, value):
@@ -262,7 +334,8 @@ class Layers:
             return
         while type(value) in (tuple, list) and value:
             value = value[0]
-        self.at_gradient_of(value, layer[1])
+        with self.watch.quiet():
+            self.at_gradient_of(value, layer[1])
         if layer[2]:
             self.say(0, 0)
 
@@ -304,6 +377,7 @@ class Watch:
         self.stopped = self.compiled = False
         self.call = self.no_tracing = None
         # Sizes are asked without what a program puts in front of its tensors' methods.
+        self.tensor = torch.Tensor
         self.quiet = getattr(torch._C, "DisableTorchFunctionSubclass", None) or torch._C.DisableTorchFunction
         self.tracing = getattr(torch._C, "_get_tracing_state", lambda: None)
         for self.tool in TOOLS:
@@ -368,43 +442,49 @@ class Watch:
         return watched if watched is not None and watched.ref() is code else None
 
     def on_start(self, code, _):
-        if self.layers is not None and id(code) in self.layers.codes:
-            self.do(self.layers.begins)
-        watched = self.find(code)
-        if watched is None or watched.start is None or (watched is self.call and self.inside()):
-            return  # a module inside of another one, most often
-        self.do(watched.start)
-
-    def on_return(self, code, _, value):
-        if self.layers is not None and id(code) in self.layers.codes:
-            self.do(self.layers.ends, value)
-        watched = self.find(code)
-        if watched is None:
-            return
-        if self.measuring is not None:
-            self.do(self.measure, value)
-        if watched.end is not None:
-            self.do(watched.end)
-
-    def on_call(self, code, _, function, first):
-        measuring = self.measuring
-        if measuring is None or measuring.thread != self.ident() or type(function) is not type(len):
-            return
-        if function.__name__ == ATTENTION:
-            self.do(self.attend, first)
-
-    def do(self, action, *more):
         if self.stopped:
             return
         try:
-            with self.quiet():
-                action(sys._getframe(2), *more)
-        except RecursionError:  # the program is near the end of its stack
-            pass
-        except Exception as fault:  # a fault of this part is never the program's
+            if self.layers is not None and id(code) in self.layers.codes:
+                self.layers.begins(sys._getframe(1))
+            watched = self.watched.get(id(code))
+            if watched is None or watched.ref() is not code or watched.start is None:
+                return
+            if watched is not self.call or not self.inside():  # a module inside of another one, most often
+                watched.start(sys._getframe(1), watched)
+        except Exception as fault:
+            self.fail(fault)
+
+    def on_return(self, code, _, value):
+        if self.stopped:
+            return
+        try:
+            if self.layers is not None and id(code) in self.layers.codes:
+                self.layers.ends(sys._getframe(1), value)
+            watched = self.watched.get(id(code))
+            if watched is None or watched.ref() is not code:
+                return
+            if self.measuring is not None:
+                self.measure(sys._getframe(1), value)
+            if watched.end is not None:
+                watched.end(sys._getframe(1), watched)
+        except Exception as fault:
+            self.fail(fault)
+
+    def on_call(self, code, _, function, first):
+        measuring = self.measuring
+        if measuring is None or measuring.thread != self.ident() or type(function) is not type(len) or self.stopped:
+            return
+        try:
+            if function.__name__ == ATTENTION:
+                self.attend(sys._getframe(1), first)
+        except Exception as fault:
             self.fail(fault)
 
     def fail(self, fault):
+        """A fault of this part is never the program's; near the end of its stack it is none of this part's."""
+        if isinstance(fault, RecursionError):
+            return
         place = fault.__traceback__
         while place is not None and place.tb_next is not None:
             place = place.tb_next
@@ -447,15 +527,15 @@ class Watch:
         try:
             return self.local.stack
         except AttributeError:
-            self.local.stack = []
-            return self.local.stack
+            stack = self.local.stack = []
+            return stack
 
     def inside(self):
         """This thread is inside of a pass, or of a call that may hold no other. An optimizer's step(closure) makes passes."""
         stack = self.stack()
         return bool(stack) and stack[-1][1] != UPDATE_END
 
-    def enter(self, frame, end, subject=0):
+    def enter(self, frame, called, end, subject=0):
         """A call begins. \\return it is inside of no other"""
         stack = self.stack()
         if stack:  # an exception leaves a call without a return: only those that are among the callers are still there
@@ -472,11 +552,11 @@ class Watch:
                     there += 1
             while len(stack) > there:
                 self.end(stack.pop(), failed=True)
-        stack.append((self.find(frame.f_code), end, subject))
+        stack.append((called, end, subject))
         return len(stack) == 1
 
-    def leave(self, frame):
-        stack, watched = self.stack(), self.find(frame.f_code)
+    def leave(self, frame, watched):
+        stack = self.stack()
         if stack and stack[-1][0] is not watched and not any(entry[0] is watched for entry in stack):
             return
         while stack:
@@ -487,21 +567,23 @@ class Watch:
 
     def end(self, entry, failed=False):
         _, end, subject = entry
-        if self.layers is not None and end == BACKWARD_END:
-            self.layers.backward_ends()
+        if end is None:
+            return
         if end == BACKWARD_END:
+            if self.layers is not None:
+                self.layers.backward_ends()
             self.backward_on = None
             self.look_at_gradients()
-        if end == PASS_END and self.measuring is not None and self.measuring.thread == self.ident():
+        elif end == PASS_END and self.measuring is not None and self.measuring.thread == self.ident():
             self.end_measuring(failed)
         if end == REPLAY:
             self.say(*subject)
-        elif end is not None:
+        else:
             self.say(end, 0, subject, 0)
 
     # --- modules ----------------------------------------------------------------------------------------------------
 
-    def module(self, frame):
+    def module(self, frame, called):
         """Some module is called: only while unknown ones are looked for, or some are compiled in place."""
         if self.inside() or self.backward_on not in (None, self.ident()):
             return
@@ -509,12 +591,12 @@ class Watch:
         module = receiver(frame)
         if type(module).__module__ == "torch.nn.modules.loss":
             return
-        if own(module, "_compiled_call_impl") is not None:  # nothing of its forward() runs in the interpreter
-            if self.call.end is None:
+        if own(module, "_compiled_call_impl") is not None:
+            if called.end is None:
                 self.compiled = True
-                self.call.call = True
-                self.watch(self.call.ref(), None, self.leave)
-            self.pass_begins(frame)
+                called.call = True
+                self.watch(called.ref(), None, self.leave)
+            self.pass_begins(frame, called)
             return
         code = self.code_of(module)
         watched = self.find(code) if code is not None else None
@@ -524,22 +606,21 @@ class Watch:
                 watched.inner = 0
             # The wrapper of torch.compile runs already.
             if watched is not None and frame.f_back is not None and code is frame.f_back.f_code:
-                self.pass_begins(frame.f_back)
+                self.pass_begins(frame.f_back, watched)
         self.left -= 1
         if self.left <= 0 and not self.compiled:
             self.listen(self.call, False)
 
     def code_of(self, module):
-        if type(module).__name__ == "OptimizedModule":
+        if "dynamo_ctx" in plain(module):
             return code_of(own(type(module), "__call__"))
         code = code_of(own(module, "forward"))
         return code if code is not None and not code.co_flags & 0x2A0 else None  # no generator, no coroutine
 
-    def pass_begins(self, frame):
-        watched, backward_on = self.find(frame.f_code), self.backward_on
+    def pass_begins(self, frame, watched):
         values = frame.f_locals
-        module = receiver(frame, values)
-        if not self.enter(frame, PASS_END, id(module)):
+        module = values.get(watched.first) if watched.first is not None else receiver(frame, values)
+        if not self.enter(frame, watched, PASS_END, id(module)):
             stack = self.stack()
             if any(entry[1] == PASS_END for entry in stack[:-1]):
                 stack[-1] = (watched, None, 0)
@@ -547,21 +628,31 @@ class Watch:
                 if watched.inner > MOST_INNER + 64 * watched.outer and watched is not self.call:
                     self.listen(watched, False, self.measuring is not None)
                 return
-        elif backward_on not in (None, self.ident()):  # checkpointing: the autograd thread computes it again
+        elif self.backward_on is not None and self.backward_on != self.ident():  # a checkpoint on the autograd thread
             self.stack()[-1] = (watched, None, 0)
             return
-        if self.tracing() is not None or not issubclass(type(module), self.torch.nn.Module):
-            self.stack()[-1] = (watched, None, 0)
-            return
+        with self.quiet():
+            found = self.about(module) if self.tracing() is None else None
+            if found is None:
+                self.stack()[-1] = (watched, None, 0)
+                return
+            self.report_pass(module, found, values)
         watched.outer += 1
-        trainable, model = self.about(module)
-        batch, seq_len, tokens = self.shape(values)
+        self.passes += 1
+        if self.passes % RELEARN_PASSES == 0:
+            self.learn_again()
+
+    def report_pass(self, module, found, values):
+        _, trainable, model, compiled = found
+        more = values.get("kwargs")
+        if type(more) is not dict:
+            more = NOTHING
+        batch, seq_len, tokens = self.shape(values, more)
         cache = values.get("past_key_values")
-        if cache is None:
-            cache = keywords(values).get("past_key_values")
-        parts = plain(module).get("_modules") or {}
+        if cache is None and more:
+            cache = more.get("past_key_values")
         # torch.compile's own module has a property of that name.
-        training = own(parts.get("_orig_mod", module), "training") is True
+        training = own(plain(module)["_modules"].get("_orig_mod") if compiled else module, "training") is True
         mode = (GRADIENTS if self.torch.is_grad_enabled() else 0) | (TRAINING if training else 0) | trainable
         context = -1
         if seq_len >= 0 and (cache is not None or values.get("use_cache") is True):
@@ -569,14 +660,11 @@ class Watch:
             context = self.context(cache, seq_len) if cache is not None else 0
         if model == 0:
             model = self.measured_number(module, values, mode)
-        if mode & (GRADIENTS | TRAINABLE) == GRADIENTS | TRAINABLE:
+        if trainable and mode & GRADIENTS:
             self.probe(module)
         self.say(PASS_BEGIN, mode, id(module), model, batch, seq_len, context, tokens)
         if self.layers is not None:
             self.layers.pass_begins(module)
-        self.passes += 1
-        if self.passes % RELEARN_PASSES == 0:
-            self.learn_again()
 
     def learn_again(self):
         self.left = max(self.left, RELEARN)
@@ -585,20 +673,24 @@ class Watch:
             self.listen(self.call)
 
     def about(self, module):
-        """(TRAINABLE or 0, number of the model that its config is, or 0) of a module."""
+        """(weak, TRAINABLE or 0, number of the model that its config is, or 0, whether it is torch.compile's) of a module;
+        None: it is none."""
         if self.unsure:
             self.look_at_answers()
         found = self.known.get(id(module))
         if found is not None and found[0]() is module:
-            return found[1:]
+            return found
+        if not issubclass(type(module), self.torch.nn.Module):
+            return None
         if len(self.known) > MOST_CODES:
             self.known.clear()
         trains = [p.requires_grad for m in every_module(module) for p in parameters_of(m)]
         inside = unwrapped(module)
         # A config does not say what is frozen, so that the products are counted where they run.
         number = 0 if any(trains) and not all(trains) else self.number_of(inside, own(inside, "config"))
-        found = self.known[id(module)] = (self.ref(module), TRAINABLE if any(trains) else 0, number)
-        return found[1:]
+        compiled = (plain(module).get("_modules") or NOTHING).get("_orig_mod") is not None
+        found = self.known[id(module)] = (self.ref(module), TRAINABLE if any(trains) else 0, number, compiled)
+        return found
 
     def look_at_answers(self):
         for number in list(self.unsure):
@@ -651,44 +743,56 @@ class Watch:
         return before
 
     def is_tensor(self, value):
-        return issubclass(type(value), self.torch.Tensor)
+        kind = type(value)
+        return kind is self.tensor or issubclass(kind, self.tensor)
 
     def first_tensor(self, values, least_dim):
-        for value in arguments(values):
-            if self.is_tensor(value) and value.dim() >= least_dim:
+        for value in values:
+            if value is not None and self.is_tensor(value) and value.dim() >= least_dim:
                 return value
         return None
 
-    def shape(self, values):
+    def shape(self, values, more):
         """(batch, seq_len, tokens) of a call's arguments, -1 where it does not say: no tensor is read."""
-        more = keywords(values)
         tensor = values.get("input_ids")
         if tensor is None:
             tensor = more.get("input_ids", values.get("inputs_embeds"))
-        if not self.is_tensor(tensor):
-            tensor = self.first_tensor(values, 2)
+        if tensor is None or not self.is_tensor(tensor):
+            tensor = self.first_tensor(arguments(values), 2)
         if tensor is None:
             return -1, -1, -1
-        dim = tensor.dim()
+        try:
+            size = tensor.shape
+        except RuntimeError:  # a nested one has none
+            return -1, -1, -1
+        dim = len(size)
         if dim < 2:  # sequences behind each other, as servers have them
             return -1, -1, whole(tensor.numel())
+        batch, seq_len = size[0], size[1]
         if dim > 3 or (dim == 2 and tensor.is_floating_point()):  # images; features
-            return whole(tensor.shape[0]), -1, -1
-        return whole(tensor.shape[0]), whole(tensor.shape[1]), -1
+            seq_len = -1
+        return batch if type(batch) is int else -1, seq_len if type(seq_len) is int else -1, -1
 
     # --- models without a config ------------------------------------------------------------------------------------
 
     def measured_number(self, module, values, mode):
         """The number of this module with arguments of these shapes; the first time, its products are counted while it runs."""
         key = [id(module), mode]
-        for value in arguments(values):
-            kind = type(value)
-            for one in value if kind is list or kind is tuple else value.values() if kind is dict else (value,):
-                if self.is_tensor(one):
-                    key += one.shape
-                    key.append(str(one.requires_grad))
+        try:
+            for value in arguments(values):
+                kind = type(value)
+                if kind is list or kind is tuple or kind is dict:
+                    for one in value.values() if kind is dict else value:
+                        if self.is_tensor(one):
+                            key += one.shape
+                            key.append(-2 if one.requires_grad else -1)
+                elif value is not None and (kind is self.tensor or issubclass(kind, self.tensor)):
+                    key += value.shape
+                    key.append(-2 if value.requires_grad else -1)
+        except RuntimeError:  # as above
+            return 0
         key = tuple(key)
-        if not all(type(one) is int or type(one) is str for one in key):  # a size that is a symbol of a trace
+        if not NUMBERS.issuperset(map(type, key)):  # a size that is a symbol of a trace
             return 0
         found = self.refs.get(key)
         if found is not None and found[0]() is module:
@@ -720,7 +824,8 @@ class Watch:
         if measuring.thread == self.ident() and id(frame.f_code) in measuring.codes:
             module = receiver(frame)
             if issubclass(type(module), self.torch.nn.Module):
-                self.count(measuring.add, module, frame, value)
+                with self.quiet():
+                    self.count(measuring.add, module, frame, value)
 
     def count(self, counts, *about):
         try:
@@ -728,8 +833,14 @@ class Watch:
         except Exception:
             self.measuring.whole = False  # the FLOP of this model are not known
 
+    def compiles(self, frame, called):
+        if self.measuring is not None and self.measuring.thread == self.ident():
+            with self.quiet():
+                self.count(self.measuring.add_graph, frame.f_locals["gm"].graph)
+
     def attend(self, frame, query):
-        self.count(self.measuring.attend, frame, query)
+        with self.quiet():
+            self.count(self.measuring.attend, frame, query)
 
     def end_measuring(self, failed):
         measuring, self.measuring = self.measuring, None
@@ -749,14 +860,15 @@ class Watch:
 
     # --- backward passes, updates and batches -----------------------------------------------------------------------
 
-    def backward(self, frame):
+    def backward(self, frame, called):
         stack = self.stack()
         # Checkpoints compute gradients inside of a backward pass, on the thread that works for it.
-        if any(entry[1] == BACKWARD_END for entry in stack) or self.backward_on not in (None, self.ident()):
-            self.enter(frame, None)
+        thread = self.ident()
+        if (self.backward_on is not None and self.backward_on != thread) or any(entry[1] == BACKWARD_END for entry in stack):
+            self.enter(frame, called, None)
             return
-        self.enter(frame, BACKWARD_END)
-        self.backward_on = self.ident()
+        self.enter(frame, called, BACKWARD_END)
+        self.backward_on = thread
         if self.passes == self.passes_before:  # nothing that was seen computed what this is the gradient of
             self.learn_again()
         self.passes_before = self.passes
@@ -778,22 +890,25 @@ class Watch:
             self.probed[number] = [gradient_of(p()) for p in found[1]]
 
     def look_at_gradients(self):
+        if not self.probed:
+            return
         probed, self.probed = self.probed, {}
         if len(probed) < 2:
             return
         same = []
-        for number, before in probed.items():
-            parameters = self.trained.get(number, (None, ()))[1]
-            if before == [gradient_of(p()) for p in parameters]:
-                same.append(number)
+        with self.quiet():
+            for number, before in probed.items():
+                parameters = self.trained.get(number, (None, ()))[1]
+                if before == [gradient_of(p()) for p in parameters]:
+                    same.append(number)
         if len(same) < len(probed):
             for number in same:
                 self.say(NOT_REACHED, 0, number, 0)
 
-    def fetch(self, frame):
+    def fetch(self, frame, called):
         self.say(FETCH, 0, 0, 0)
 
-    def made(self, frame):
+    def made(self, frame, called):
         self.optimizer(frame.f_locals["self"], MADE)
 
     def optimizer(self, one, kind):
@@ -804,21 +919,21 @@ class Watch:
         if kind == MADE:
             self.say(MADE, 0, number, 0)
 
-    def update(self, frame):
+    def update(self, frame, called):
         values = frame.f_locals
         one = values["self"] if "self" in values else values["args"][0]
         stack = self.stack()
         if stack and any(entry[1] == UPDATE_END for entry in stack):  # an optimizer around another one
-            self.enter(frame, None)
+            self.enter(frame, called, None)
             return
         self.optimizer(one, UPDATE_BEGIN)
-        self.enter(frame, UPDATE_END, id(one))
+        self.enter(frame, called, UPDATE_END, id(one))
         self.say(UPDATE_BEGIN, 0, id(one), 0)
         self.steps += 1
         if self.steps % RELEARN_STEPS == 0:
             self.learn_again()
 
-    def compiled_update(self, frame):
+    def compiled_update(self, frame, called):
         """torch.compile(optimizer.step): what it wraps does not run in the interpreter."""
         one = getattr(frame.f_locals.get("fn"), "__self__", None)
         if issubclass(type(one), self.torch.optim.Optimizer) and not self.stack():
@@ -827,11 +942,11 @@ class Watch:
 
     # --- graphs -----------------------------------------------------------------------------------------------------
 
-    def capture_begins(self, frame):
+    def capture_begins(self, frame, called):
         """What is called while a graph is made happens in each of its replays, and not now."""
         self.capture = None if self.stack() else (self.ident(), [])
 
-    def capture_ends(self, frame):
+    def capture_ends(self, frame, called):
         capture, self.capture = self.capture, None
         if capture is None or capture[0] != self.ident():
             return
@@ -847,12 +962,12 @@ class Watch:
         one = frame.f_locals["self"]
         self.keep(("graph", id(one)), one, kept)
 
-    def replay(self, frame):
+    def replay(self, frame, called):
         one = frame.f_locals["self"]
         kept = self.refs.get(("graph", id(one)))
         if kept is None or kept[0]() is not one or self.stack():
             return
-        self.enter(frame, REPLAY, kept[1][-1])
+        self.enter(frame, called, REPLAY, kept[1][-1])
         for fact in kept[1][:-1]:
             self.say(*fact)
 
@@ -863,6 +978,8 @@ class Watch:
         if context is not None and "dynamo" not in self.engines:
             self.engines.add("dynamo")
             self.watch(code_within(code_of(own(context, "__call__")), "compile_wrapper"), None, self.compiled_update, False)
+            traced = attribute("torch._dynamo.output_graph", "OutputGraph")
+            self.watch(code_of(own(traced, "call_user_compiler")), self.compiles, None, False)
         for place, name, kind in ENGINES:
             if name in self.engines or place not in sys.modules:
                 continue
@@ -880,7 +997,7 @@ class Watch:
             }[kind]
             self.watch(code, start, end, kind != "cache")
 
-    def cache_resets(self, frame):
+    def cache_resets(self, frame, called):
         self.local.cached = (None, 0)
 
     def engine_pass(self, owner, config, reads, read_tokens, read_context, writes, write_tokens, write_context):
@@ -897,10 +1014,10 @@ class Watch:
         if self.layers is not None and issubclass(type(inside), self.torch.nn.Module):
             self.layers.pass_begins(inside)
 
-    def vllm_begins(self, frame):
+    def vllm_begins(self, frame, called):
         runner, scheduled = frame.f_locals["self"], frame.f_locals["scheduler_output"]
-        self.vllm_sampled(frame)  # an exception left the last one
-        self.enter(frame, None)
+        self.vllm_sampled(frame, called)  # an exception left the last one
+        self.enter(frame, called, None)
         tokens = scheduled.num_scheduled_tokens
         if not tokens:
             return
@@ -916,20 +1033,20 @@ class Watch:
         self.engine_pass(runner, runner.model_config.hf_config, *sums)
         self.local.vllm = id(runner)
 
-    def vllm_launched(self, frame):
-        self.leave(frame)
+    def vllm_launched(self, frame, called):
+        self.leave(frame, called)
         runner = frame.f_locals["self"]
         if getattr(runner, "execute_model_state", 0) is None:  # nothing is left to sample
-            self.vllm_sampled(frame)
+            self.vllm_sampled(frame, called)
 
-    def vllm_sampled(self, frame):
+    def vllm_sampled(self, frame, called):
         runner, self.local.vllm = getattr(self.local, "vllm", None), None
         if runner is not None:
             self.say(PASS_END, 0, runner, 0)
 
-    def sglang_begins(self, frame):
+    def sglang_begins(self, frame, called):
         runner, batch = frame.f_locals["self"], frame.f_locals["forward_batch"]
-        if not self.enter(frame, PASS_END, id(runner)):
+        if not self.enter(frame, called, PASS_END, id(runner)):
             return
         count, keys = batch.batch_size, int(batch.seq_lens_sum)
         fed = count if batch.forward_mode.is_decode() else int(batch.extend_num_tokens)
@@ -979,20 +1096,33 @@ def whole(number):
     return number if type(number) is int else -1
 
 
+def size_of(number):
+    """The same of what was traced; of a symbol the value in the call that was traced, which is not asked for."""
+    if type(number) is not int:
+        number = getattr(getattr(number, "node", None), "_hint", None)
+    return number if type(number) is int else -1
+
+
+def elements(tensor):
+    count = 1
+    for size in map(size_of, tensor.shape):
+        if size < 0:
+            return -1
+        count *= size
+    return count
+
+
 def weight_shape(weight):
     """Elements of a weight by dimension; empty: not plain numbers."""
     shape = [whole(n) for n in weight.shape]
     return shape if min(shape) > 0 else []
 
 
-def keywords(values):
-    more = values.get("kwargs")
-    return more if type(more) is dict else {}
-
-
 def arguments(values):
-    rest = values.get("args")
-    return (*values.values(), *(rest if type(rest) is tuple else ()), *keywords(values).values())
+    rest, more = values.get("args"), values.get("kwargs")
+    if rest is None and more is None:
+        return values.values()
+    return (*values.values(), *(rest if type(rest) is tuple else ()), *(more.values() if type(more) is dict else ()))
 
 
 def innermost(function):
@@ -1019,6 +1149,17 @@ def code_within(code, name):
 def parameters_of(module):
     """Those of the module itself."""
     return [p for p in (plain(module).get("_parameters") or {}).values() if p is not None]
+
+
+def matrices_of(module):
+    """Those of the module itself: name, parameter."""
+    return [(name, p) for name, p in (plain(module).get("_parameters") or {}).items() if p is not None and p.dim() > 1]
+
+
+def is_compiled(module):
+    """Whether torch.compile made it: nothing of its forward() runs in the interpreter."""
+    values = plain(module)
+    return values.get("_compiled_call_impl") is not None or "dynamo_ctx" in values
 
 
 def gradient_of(parameter):
