@@ -165,6 +165,7 @@ void ProgramRegions::open(const ProgramMark& mark) {
   made.parent = around;
   if (mark.region == ProgramRegion::kStep || mark.region == ProgramRegion::kUpdate) made.shape = {};
   if (mark.region == ProgramRegion::kStep) last_mark_ = mark.at;
+  if (mark.model >= kFirstCounted && !counted_.contains(mark.model)) uncounted_ = mark;
   open(made, mark);
 }
 
@@ -201,15 +202,18 @@ void ProgramRegions::change_layer(const ProgramFact& fact) {
 
 void ProgramRegions::close(const ProgramMark& mark) {
   if (open_.empty()) return;
+  if (uncounted_) {
+    uncounted_->at = mark.at;
+    add_work(*std::exchange(uncounted_, {}), open_.back());
+  }
   if (mark.region == ProgramRegion::kStep) last_step_ = mark.at - last_mark_;
   ledger_.close(open_.back(), std::max(mark.at, ledger_.now()), home_);
   open_.pop_back();
 }
 
-/// A pass that the open step, or its backward pass, consists of.
-void ProgramRegions::add_work(const ProgramMark& mark) {
-  if (open_.empty() || (mark.shape.given == 0 && mark.model < kFirstCounted)) return;
-  const InstanceSlot& whole = mark.region == ProgramRegion::kBackward ? open_.back() : open_.front();
+/// A pass that `whole` consists of.
+void ProgramRegions::add_work(const ProgramMark& mark, const InstanceSlot& whole) {
+  if (mark.shape.given == 0 && mark.model < kFirstCounted) return;
   InstanceSlot slot;
   prepare(slot, region_of(mark.region), mark);
   slot.parent = whole.id;
@@ -232,8 +236,8 @@ void ProgramRegions::apply(const ProgramMark& mark) {
     open(mark);
   else if (mark.kind == ProgramMark::Kind::kClose)
     close(mark);
-  else
-    add_work(mark);
+  else if (!open_.empty())
+    add_work(mark, mark.region == ProgramRegion::kBackward ? open_.back() : open_.front());
 }
 
 void ProgramRegions::take_marks(CorrelationId complete) {

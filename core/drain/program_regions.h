@@ -58,7 +58,7 @@ class ProgramRegions {
 
   void take_marks(CorrelationId complete);
   void apply(const ProgramMark& mark);
-  void add_work(const ProgramMark& mark);
+  void add_work(const ProgramMark& mark, const InstanceSlot& whole);
   void open(const ProgramMark& mark);
   void open(const InstanceSlot& slot, const ProgramMark& mark);
   void close(const ProgramMark& mark);
@@ -86,6 +86,7 @@ class ProgramRegions {
   std::map<std::uint32_t, FlopsModel> models_;
   std::map<std::uint32_t, PassFlop> counted_;  ///< of models without a config
   std::set<std::uint32_t> trained_;            ///< models
+  std::optional<ProgramMark> uncounted_;       ///< the pass that is open; its FLOP are known at its end
   std::uint32_t next_id_ = 0;
   std::uint32_t skipped_ = 0;  ///< open regions whose begin came too late
   CorrelationId given_out_{};  ///< launches up to this one are in the Ledger

@@ -84,9 +84,12 @@ void ProgramSteps::note_optimizer(const ProgramFact& fact) {
     repeated_ = !stepped_.insert(optimizer).second || repeated_;
     if (++updates_ >= kMostUnusedUpdates) made_.clear();
   }
-  if (ready_ || !repeated_ || !made_.empty()) return;
+  if (!ready_ && repeated_ && made_.empty()) get_ready();
+}
+
+void ProgramSteps::get_ready() {
   ready_ = true;
-  for (const std::uint64_t known : stepped_) {
+  for (const std::uint64_t known : stepped_.empty() ? made_ : stepped_) {
     cycle_.expect(known);
     learner_.expect(known);
   }
@@ -112,8 +115,7 @@ std::optional<std::size_t> ProgramSteps::end_of(std::size_t begin) const {
   return std::nullopt;
 }
 
-bool ProgramSteps::starts() const noexcept {
-  if (ready_) return false;
+bool ProgramSteps::is_training() const noexcept {
   for (std::size_t i = 0; i < waiting_.size(); ++i) {
     const FactKind kind = waiting_[i].kind;
     if (kind == FactKind::kBackwardBegin || kind == FactKind::kUpdateBegin) return true;
@@ -157,7 +159,7 @@ ProgramSteps::Answer ProgramSteps::belongs(const ProgramFact& pass) const {
 // --- marks out ------------------------------------------------------------------------------------------------------
 
 void ProgramSteps::flush() {
-  ready_ = ready_ || !stepped_.empty();
+  if (!ready_ && (!stepped_.empty() || (has_one_guess() && is_training()))) get_ready();
   made_.clear();
   decide(true);
 }

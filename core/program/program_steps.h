@@ -64,7 +64,7 @@ class UpdateCycle {
 ///
 /// Part of that is known one step late only: the first step waits until an optimizer makes its second update, a step
 /// with an unknown pass before it waits for the next one; a program's first passes wait for a trained one. All others
-/// are reported as they happen. [one thread]
+/// are reported as they happen. Where that takes too long, as while a model is compiled, flush() decides. [one thread]
 class ProgramSteps {
  public:
   static constexpr std::size_t kMostWaiting = 1u << 13;  ///< facts
@@ -81,8 +81,8 @@ class ProgramSteps {
   [[nodiscard]] const ProgramFact* undecided() const noexcept { return waiting_.empty() ? nullptr : &waiting_.front(); }
   /// Two threads run passes that overlap without nesting: launches cannot be separated by time.
   [[nodiscard]] bool confused() const noexcept { return confused_; }
-  /// It trains, and the optimizers of its steps are not known yet.
-  [[nodiscard]] bool starts() const noexcept;
+  /// It trains, and there is more than one guess which optimizers make its steps.
+  [[nodiscard]] bool starts() const noexcept { return !ready_ && !has_one_guess() && is_training(); }
   [[nodiscard]] bool trains() const noexcept { return !stepped_.empty(); }
   [[nodiscard]] std::uint64_t steps() const noexcept { return steps_; }
 
@@ -93,6 +93,10 @@ class ProgramSteps {
 
   [[nodiscard]] bool is_of_lead(const ProgramFact& fact);
   void note_optimizer(const ProgramFact& fact);
+  void get_ready();
+  [[nodiscard]] bool is_training() const noexcept;
+  /// All that were made have stepped, or there is one.
+  [[nodiscard]] bool has_one_guess() const noexcept { return stepped_.empty() ? made_.size() == 1 : made_.empty(); }
   void learn();
   void decide(bool all);
   bool decide_between_steps(bool all);

@@ -33,16 +33,8 @@ void RecordingRing::on_record(const ActivityRecord& record, InstanceId owner, bo
 }
 
 void RecordingRing::on_open(const InstanceSlot& slot, TimeNs at) {
-  TracedInstance instance{};
-  instance.open_ns = at;
-  instance.close_ns = std::numeric_limits<TimeNs>::max();
-  instance.id = slot.id;
-  instance.os_thread = slot.os_thread;
-  instance.region = slot.region;
-  instance.rule = slot.rule;
-  instance.kind = slot.kind;
-  instance.shape = slot.shape;
-  open_[raw(slot.id)] = instance;
+  open_[raw(slot.id)] = {
+      at, std::numeric_limits<TimeNs>::max(), slot.id, slot.os_thread, slot.region, slot.rule, slot.kind, slot.shape};
 }
 
 void RecordingRing::on_close(const InstanceSlot& slot, TimeNs at) {

@@ -40,8 +40,8 @@ Roofline roofline(std::optional<double> flop, std::optional<double> bytes, Phase
   return r;
 }
 
-std::string suspect_reason(double ideal_s, double matmul_s, double elapsed_s, Bound bound, bool sparse_peak,
-                           const char* kernels) {
+std::string suspect_reason(double ideal_s, double matmul_s, double busy_s, double elapsed_s, Bound bound,
+                           bool sparse_peak, const char* kernels) {
   if (ideal_s > matmul_s * kMostRatio)
     return "flops_exceed_matmul_time: " + duration_text(ideal_s) + " of matmul at peak, " + kernels + " ran " +
            duration_text(matmul_s) + "; likely " + likely_cause(matmul_s > 0 ? ideal_s / matmul_s : 1e9);
@@ -49,7 +49,7 @@ std::string suspect_reason(double ideal_s, double matmul_s, double elapsed_s, Bo
     return "mfu_over_100: " + duration_text(ideal_s) + " of matmul at peak in " + duration_text(elapsed_s) +
            "; likely " + likely_cause(elapsed_s > 0 ? ideal_s / elapsed_s : 1e9);
   if (sparse_peak) return "sparse_peak: divided by the 2:4 sparse peak; dense matmuls reach half of it at most";
-  if (bound == Bound::kCompute && ideal_s < 0.001 * elapsed_s)
+  if (bound == Bound::kCompute && ideal_s < 0.001 * busy_s)
     return "mfu_below_0.1: compute-bound work at under 0.1 % of peak; likely a wrong shape or a range around other "
            "work";
   return "";
@@ -93,8 +93,8 @@ void complete_metrics(RegionSummary& s, Phase phase, const Peak& peak) noexcept 
   if (s.instances == 0 && *s.flop == 0) return doubt_bytes(s);  // nothing ended in the window: no FLOP to doubt
   try {
     const double could_s = seconds(s.time_ns[kMatmul] + (whole_graphs ? s.time_ns[kOther] : 0));
-    s.suspect =
-        suspect_reason(ideal_s, could_s, elapsed_s, s.bound, peak.sparse, whole_graphs ? "kernels" : "matmul kernels");
+    s.suspect = suspect_reason(ideal_s, could_s, busy_s, elapsed_s, s.bound, peak.sparse,
+                               whole_graphs ? "kernels" : "matmul kernels");
     doubt_bytes(s);
     doubt_impossible(s);
   } catch (...) {  // out of memory: no remark

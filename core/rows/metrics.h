@@ -57,12 +57,12 @@ struct Roofline {
 /// Why a figure is not to be believed, with the likely cause; empty: nothing found.
 /// \param ideal_s FLOP / peak [s]; \param matmul_s time of the kernels that did them [s]: \param kernels matmul
 /// kernels,
-///   or all `kernels` where graphs were recorded as one; \param elapsed_s of the region [s].
+///   or all `kernels` where graphs were recorded as one; \param busy_s, elapsed_s of the region [s].
 /// - FLOP beyond what the matmul kernels could have done at peak: `flops_exceed_matmul_time`
 /// - MFU over 100 %: `mfu_over_100`
 /// - the 2:4 sparse peak in the denominator: `sparse_peak`
-/// - below 0.1 % where the work is compute-bound: `mfu_below_0.1`; decode at batch 1 is honestly low and is not
-[[nodiscard]] std::string suspect_reason(double ideal_s, double matmul_s, double elapsed_s, Bound bound,
+/// - below 0.1 % of busy time where the work is compute-bound: `mfu_below_0.1`; decode at batch 1 is honestly low
+[[nodiscard]] std::string suspect_reason(double ideal_s, double matmul_s, double busy_s, double elapsed_s, Bound bound,
                                          bool sparse_peak, const char* kernels = "matmul kernels");
 
 /// The clock that ran over the clock of the peak: 0.8 means that power or heat took a fifth of the peak

@@ -60,7 +60,7 @@ void set_mfu(BaseFigures& f, std::optional<double> peak, double scale, bool spar
   if (!f.flop || !peak || !(*peak > 0)) return;
   // `suspect` uses kernel time: gaps between kernels lower MFU but do not make it wrong.
   const double ran_s = time_s[static_cast<std::size_t>(TimeBase::kKernelUnion)];
-  f.suspect = suspect_reason(*f.flop / *peak, ran_s, ran_s, bound, sparse);
+  f.suspect = suspect_reason(*f.flop / *peak, ran_s, ran_s, ran_s, bound, sparse);
 }
 
 class Query {

@@ -85,6 +85,14 @@ class ProgramRegionsTest : public ::testing::Test {
     report(FactKind::kUpdateEnd, 50);
     settle();
   }
+  void counted(std::uint32_t model, std::int64_t forward, std::int64_t backward) {
+    ProgramFact fact;
+    fact.kind = FactKind::kPassWork;
+    fact.model = model;
+    fact.shape.set(ShapeWords::kBatch, forward);
+    fact.shape.set(ShapeWords::kSeqLen, backward);
+    program->add_fact(fact);
+  }
   void settle() {
     const TimeNs until = program->settle(static_cast<CorrelationId>(launches), now);
     EXPECT_LE(until, now);
@@ -151,14 +159,6 @@ TEST_F(ProgramRegionsTest, AStepIsTheSumOfItsPassesEachByItsOwnModel) {
 /// Models without a config: the products of the first pass of a shape are counted while it runs.
 TEST_F(ProgramRegionsTest, AStepWithoutAConfigIsTheSumOfThePassesThatWereCounted) {
   begin();
-  const auto counted = [this](std::uint32_t model, std::int64_t forward, std::int64_t backward) {
-    ProgramFact fact;
-    fact.kind = FactKind::kPassWork;
-    fact.model = model;
-    fact.shape.set(ShapeWords::kBatch, forward);
-    fact.shape.set(ShapeWords::kSeqLen, backward);
-    program->add_fact(fact);
-  };
   constexpr std::uint32_t kStudent = ProgramRegions::kFirstCounted, kTeacher = kStudent + 1;
   for (int i = 0; i < 6; ++i) {
     report(FactKind::kPassBegin, 2, 0, kTeacher);
@@ -180,6 +180,30 @@ TEST_F(ProgramRegionsTest, AStepWithoutAConfigIsTheSumOfThePassesThatWereCounted
   EXPECT_EQ(region("step").flop, 6 * (700 + 100 + 150.0));
   EXPECT_EQ(region("backward").flop, 6 * 150.0);
   EXPECT_EQ(region("step").kernels, 6u * 45);
+}
+
+TEST_F(ProgramRegionsTest, APassThatIsCompiledForAMinuteHasItsFlop) {
+  begin();
+  report(FactKind::kOptimizerMade, 50);
+  for (int i = 0; i < 3; ++i) {
+    report(FactKind::kPassBegin, 1, kTrain, ProgramRegions::kFirstCounted);
+    launch(10);
+    if (i == 0) {
+      now += 60 * kNsPerSecond;
+      settle();
+      EXPECT_GT(ledger->now(), kOrigin + 50 * kNsPerSecond);
+      counted(ProgramRegions::kFirstCounted, 100, 150);
+    }
+    report(FactKind::kPassEnd, 1);
+    report(FactKind::kBackwardBegin);
+    report(FactKind::kBackwardEnd);
+    update();
+  }
+  finish();
+  EXPECT_EQ(region("step").instances, 3u);
+  EXPECT_EQ(region("step").flop, 3 * 250.0);
+  EXPECT_EQ(region("forward").instances, 3u);
+  EXPECT_EQ(region("forward").flop, 3 * 100.0);
 }
 
 TEST_F(ProgramRegionsTest, WhereOnePassIsNotCountedThereIsNoFlop) {
@@ -311,8 +335,43 @@ TEST_F(ProgramRegionsTest, AFirstStepThatTakesLongHoldsNoWindowBack) {
   update();
   for (int i = 0; i < 5; ++i) train();
   finish();
-  EXPECT_EQ(region("step").instances, 5u);
-  EXPECT_EQ(region("total").kernels, launches);
+  EXPECT_EQ(region("step").instances, 6u);
+  EXPECT_EQ(region("step").kernels, launches);
+}
+
+TEST_F(ProgramRegionsTest, SoDoesASecondOne) {
+  begin();
+  report(FactKind::kOptimizerMade, 50);
+  train();
+  pass(1, kTrain, 0);
+  now += 130 * kNsPerSecond;
+  settle();
+  EXPECT_GT(ledger->now(), kOrigin + 100 * kNsPerSecond);
+  update();
+  for (int i = 0; i < 5; ++i) train();
+  finish();
+  EXPECT_EQ(region("step").instances, 7u);
+}
+
+TEST_F(ProgramRegionsTest, OfTwoOptimizersItIsNotKnownWhetherTheFirstStepIsOver) {
+  begin();
+  report(FactKind::kOptimizerMade, 50);
+  report(FactKind::kOptimizerMade, 51);
+  pass(1, kTrain, 0);
+  now += 130 * kNsPerSecond;
+  settle();
+  EXPECT_GT(ledger->now(), kOrigin + 100 * kNsPerSecond);
+  for (int i = 0; i < 5; ++i) {
+    report(FactKind::kBackwardBegin);
+    report(FactKind::kBackwardEnd);
+    update();
+    report(FactKind::kUpdateBegin, 51);
+    report(FactKind::kUpdateEnd, 51);
+    pass(1, kTrain, 0);
+  }
+  settle();
+  finish();
+  EXPECT_EQ(region("step").instances, 4u) << "the first one passed by";
 }
 
 TEST_F(ProgramRegionsTest, AConfigThatContradictsTheModelIsReported) {

@@ -203,6 +203,13 @@ TEST_F(SuspectTest, SparsePeak) {
 TEST_F(SuspectTest, FarBelowOnComputeBoundWorkOnly) {
   const double step = flop_of(config(32), 8);
   EXPECT_TRUE(verdict(step, step / 5000).starts_with("mfu_below_0.1"));
+  RegionSummary compiling = ran(step, 0.85);  // for an hour, with the GPU idle
+  compiling.flop = step;
+  compiling.elapsed_ns *= 10'000;
+  complete_metrics(compiling, Phase::kTrain, h100());
+  EXPECT_LT(*compiling.mfu, 0.001);
+  EXPECT_EQ(compiling.bound, Bound::kCompute);
+  EXPECT_EQ(compiling.suspect, "") << "its idle time says why";
   RegionSummary decode = ran(step, 0.85);
   decode.flop = step / 5000;
   decode.bytes = 0.9 * 3350e9 * seconds(decode.elapsed_ns);

@@ -148,22 +148,13 @@ CUresult launch_kernel(Stream& stream, Function& function, const LaunchShape& sh
 
 Activity make_copy(std::uint64_t bytes, std::uint8_t copy_kind) {
   // CUpti_ActivityMemcpyKind: 1 HtoD, 2 DtoH, 8 DtoD, 9 HtoH, 10 PtoP; CUpti_ActivityMemoryKind: 1 pageable, 3 device.
-  Activity work;
-  work.kind = ActivityKind::kMemcpy;
-  work.bytes = bytes;
-  work.copy_kind = copy_kind;
-  work.src_kind = copy_kind == 1 || copy_kind == 9 ? 1 : 3;
-  work.dst_kind = copy_kind == 2 || copy_kind == 9 ? 1 : 3;
-  return work;
+  const auto from = static_cast<std::uint8_t>(copy_kind == 1 || copy_kind == 9 ? 1 : 3);
+  const auto to = static_cast<std::uint8_t>(copy_kind == 2 || copy_kind == 9 ? 1 : 3);
+  return {.kind = ActivityKind::kMemcpy, .copy_kind = copy_kind, .src_kind = from, .dst_kind = to, .bytes = bytes};
 }
 
 Activity make_set(std::uint64_t bytes, std::uint32_t value) {
-  Activity work;
-  work.kind = ActivityKind::kMemset;
-  work.bytes = bytes;
-  work.value = value;
-  work.dst_kind = 3;
-  return work;
+  return {.kind = ActivityKind::kMemset, .dst_kind = 3, .bytes = bytes, .value = value};
 }
 
 CUresult launch_transfer(Stream& stream, Activity work, bool wait) {
