@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <map>
 #include <memory>
 
 #include "core/base/printable.h"
@@ -103,7 +102,7 @@ KernelClass KernelNames::classify(KernelNameId id) noexcept {
 }
 
 std::optional<DType> KernelNames::matmul_dtype_seen() {
-  std::map<DType, DurationNs> by_dtype;
+  std::array<DurationNs, kDTypes> by_dtype{};
   for (std::uint32_t i = 1; i < size(); ++i) {
     const auto id = static_cast<KernelNameId>(i);
     if (ran_ns_[i] == 0 || !is_matmul(class_of(id))) continue;
@@ -111,11 +110,9 @@ std::optional<DType> KernelNames::matmul_dtype_seen() {
       const auto said = matmul_dtype(demangle(std::string(raw_name(id))));
       dtypes_[i] = said ? static_cast<std::uint8_t>(*said) : kNoDType;
     }
-    if (dtypes_[i] != kNoDType) by_dtype[static_cast<DType>(dtypes_[i])] += ran_ns_[i];
+    if (dtypes_[i] != kNoDType) by_dtype[dtypes_[i]] += ran_ns_[i];
   }
-  const auto longest = std::max_element(by_dtype.begin(), by_dtype.end(),
-                                        [](const auto& a, const auto& b) { return a.second < b.second; });
-  return longest == by_dtype.end() ? std::nullopt : std::optional(longest->first);
+  return dtype_of_most(by_dtype);
 }
 
 std::string_view KernelNames::raw_name(KernelNameId id) const noexcept {

@@ -38,7 +38,7 @@ class KernelNames {
   }
   /// [mfu-drain] Notes that a kernel of this name ran for so long.
   void ran(KernelNameId id, DurationNs elapsed) noexcept { ran_ns_[raw(id)] += elapsed; }
-  /// [mfu-drain] dtype in which matmul kernels ran longest so far, of those whose names say one.
+  /// [mfu-drain] dtype of most FLOP of matmul kernels so far, of those whose names say one.
   [[nodiscard]] std::optional<DType> matmul_dtype_seen();
   /// [mfu-drain] For people: demangled, at most 200 bytes, valid UTF-8.
   [[nodiscard]] std::string display(KernelNameId id) const;

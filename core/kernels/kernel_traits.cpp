@@ -443,6 +443,14 @@ std::optional<DType> matmul_dtype(std::string_view demangled) noexcept {
   return std::nullopt;
 }
 
+std::optional<DType> dtype_of_most(const std::array<DurationNs, kDTypes>& ran) noexcept {
+  constexpr std::array<DurationNs, kDTypes> kRates{1, 1, 8, 16, 16, 32, 32, 32, 64, 64, 64, 64, 16};  // FP32: 1
+  std::array<DurationNs, kDTypes> flop{};
+  for (std::size_t i = 0; i < kDTypes; ++i) flop[i] = ran[i] * kRates[i];
+  const auto most = std::max_element(flop.begin(), flop.end());
+  return *most > 0 ? std::optional(static_cast<DType>(most - flop.begin())) : std::nullopt;
+}
+
 KernelTraits traits_of(KernelRole role) noexcept {
   KernelTraits traits{role, 0, RowAxis::kNone, 0};
   switch (role) {

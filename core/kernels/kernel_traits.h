@@ -2,6 +2,7 @@
 // name. Pure functions; once per distinct name, never per launch.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string_view>
@@ -26,6 +27,10 @@ enum class KernelClass : std::uint8_t {
 
 /// dtype of the operands of a matmul kernel, where its name says (`..._bf16_...`, `hgemm`, `e4m3`); none otherwise.
 [[nodiscard]] std::optional<DType> matmul_dtype(std::string_view demangled) noexcept;
+
+/// Of the time that matmul kernels ran by dtype of their operands: the dtype of most FLOP, by the usual ratio of rates
+/// (NVIDIA's data sheets of A100 and H100). None: none ran.
+[[nodiscard]] std::optional<DType> dtype_of_most(const std::array<DurationNs, kDTypes>& ran) noexcept;
 
 /// True for the classes whose time the waterfall calls matmul: kGemm and kAttention.
 [[nodiscard]] bool is_matmul(KernelClass c) noexcept;

@@ -160,7 +160,6 @@ ProgramSteps::Answer ProgramSteps::belongs(const ProgramFact& pass) const {
 
 void ProgramSteps::flush() {
   if (!ready_ && (!stepped_.empty() || (has_one_guess() && is_training()))) get_ready();
-  made_.clear();
   decide(true);
 }
 
@@ -192,7 +191,7 @@ bool ProgramSteps::decide_between_steps(bool all) {
     if (trained == Answer::kYes) break;
   }
   if (anchor == waiting_.size()) {
-    generates_ = generates_ || (made_.empty() && (all || waiting_.size() >= kWithoutTraining));
+    generates_ = generates_ || all || (made_.empty() && waiting_.size() >= kWithoutTraining);
     return leave_out(ready_ || generates_ || all ? waiting_.size() : 0, all);
   }
   if (!ready_) {

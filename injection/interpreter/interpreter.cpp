@@ -194,15 +194,13 @@ bool goes_on() {
   return true;
 }
 
-/// [as above] Calls the Python function that it was made for.
+/// [as above] Calls the Python function that it was made for. \return its result
 Object* guarded(Object* function, Object* const* arguments, std::ptrdiff_t count) {
   constexpr std::ptrdiff_t kMost = 4;
   Object* given[kMost + 1] = {};
   std::copy_n(arguments, std::min(count, kMost), given);
   Object* result = g_api.call(function, given[0], given[1], given[2], given[3], nullptr);
-  if (result == nullptr && goes_on()) return nullptr;
-  if (result != nullptr) g_api.drop_ref(result);
-  return nothing();
+  return result != nullptr ? result : goes_on() ? nullptr : nothing();
 }
 
 /// [as above] guard(function): `function` behind guarded().

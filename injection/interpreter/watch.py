@@ -36,6 +36,7 @@ PROBES = 8  # parameters of a module whose gradients are looked at, where severa
 PRODUCTS = {"linear": 0, "matmul": 0, "mm": 0, "bmm": 0, "addmm": 1, "baddbmm": 1, "conv1d": 0, "conv2d": 0, "conv3d": 0}
 PRODUCTS.update({"conv_transpose1d": 0, "conv_transpose2d": 0, "conv_transpose3d": 0})
 OTHER_PRODUCTS = ("einsum", "tensordot", "addbmm", "multi_dot", "_scaled_mm", "_grouped_mm", "grouped_mm", "lstm", "gru")
+INSIDE = ("tag_activation_checkpoint", "wrap_activation_checkpoint", "wrap", "invoke_subgraph")  # of a part of the graph
 NOTHING, NUMBERS = {}, frozenset((int,))
 MOST_UNSEEN = 0.05  # of a model's matrices, by elements: above it, its FLOP are not known
 
@@ -48,13 +49,11 @@ ENGINES = (
     ("deepspeed.runtime.engine", "DeepSpeedEngine._take_model_step", "update"),
     ("megatron.core.optimizer.optimizer", "MixedPrecisionOptimizer.step", "update"),
     ("megatron.core.optimizer.optimizer", "ChainedOptimizer.step", "update"),
+    ("flash_attn.flash_attn_interface", "flash_attn_func", "attention"),
+    ("flash_attn.flash_attn_interface", "flash_attn_varlen_func", "packed_attention"),
+    ("xformers.ops.fmha", "memory_efficient_attention", "attention"),
 )
 ATTENTION = "scaled_dot_product_attention"
-# Functions that call it, beside the forward() of modules.
-ATTENTION_IN = (
-    ("torch.nn.functional", "multi_head_attention_forward"),
-    ("transformers.integrations.sdpa_attention", "sdpa_attention_forward"),
-)
 
 
 class Watched:
@@ -77,11 +76,12 @@ class Measured:
         self.watch, self.number, self.key, self.thread = watch, number, key, watch.ident()
         self.module = watch.ref(module)
         self.forward = self.backward = 0
-        self.parameters, self.seen, self.codes, self.callers = {}, set(), {}, {}  # elements of matrices; code objects
+        self.parameters, self.seen, self.codes = {}, set(), {}  # elements of matrices; code objects
         self.whole = True
         # Of the module that torch.compile made and that runs: FLOP that were traced; modules that ran in the interpreter.
         self.traced, self.ran = (0, 0), set()
         self.parts = {}  # FLOP of such modules, by what makes two of them the same
+        self.causal, self.graphs = {}, set()
         self.look_at(module)
 
     def look_at(self, module):
@@ -99,23 +99,7 @@ class Measured:
                 continue
             if inside or compiled:
                 self.codes[id(code)] = code
-            self.look_for_attention(code, one)
         self.parameters = {place: one.numel() for place, one in matrices.items() if id(one) not in tables}
-        for place, name in ATTENTION_IN:
-            code = getattr(innermost(attribute(place, name)), "__code__", None)
-            if code is not None and ATTENTION in code.co_names:
-                self.callers[id(code)] = code
-
-    def look_for_attention(self, code, module):
-        if ATTENTION in code.co_names:
-            self.callers[id(code)] = code
-            return
-        scope = getattr(innermost(own(module, "forward")), "__globals__", {})
-        for name in code.co_names:
-            function = scope.get(name)
-            inside = getattr(function, "__code__", None) if type(function) is type(plain) else None
-            if inside is not None and ATTENTION in inside.co_names:
-                self.callers[id(inside)] = inside
 
     def add(self, module, frame, result):
         """A module with matrices of its own, or one that torch.compile made, returned."""
@@ -173,21 +157,38 @@ class Measured:
         self.forward += forward
         self.backward += forward * (weight.requires_grad is True) + forward * (given.requires_grad is True)
 
-    def attend(self, frame, query):
+    def attend(self, frame, offset, query):
         """scaled_dot_product_attention(query, ...) is called: 4 x heads x width x pairs, twice that backward."""
         values = frame.f_locals
+        # torch.compile traces it, or runs what it traced as it is.
+        if type(query).__module__.startswith("torch._subclasses") or id(receiver(frame, values)) in self.graphs:
+            return
+        if not self.watch.is_tensor(query):
+            query = next((values[name] for name in ("query", "q", "query_states") if name in values), None)
         if not self.watch.is_tensor(query) or query.dim() < 3:
+            self.whole = False
             return
         keys = query
         for name in ("key", "k", "keys", "key_states"):
             if self.watch.is_tensor(values.get(name)) and values[name].dim() == query.dim():
                 keys = values[name]
                 break
-        self.add_attention(query, keys, self.is_causal(frame.f_code, values))
+        self.add_attention(query, keys, self.is_causal(frame.f_code, offset, values))
 
-    def add_attention(self, query, key, causal):
-        *batch, queries, width = map(size_of, query.shape)
-        keys = size_of(key.shape[-2])
+    def attend_by_heads(self, values):
+        first, second = (values.get(short, values.get(name)) for short, name in (("q", "query"), ("k", "key")))
+        bias = values.get("attn_bias")
+        causal = values.get("causal") is True or type(bias).__name__ == "LowerTriangularMask"
+        window = values.get("window_size", (-1, -1))
+        if first.dim() != 4 or (bias is not None and not causal) or any(size != -1 for size in window):
+            self.whole = False
+        else:
+            self.add_attention(first, second, causal, 1)
+
+    def add_attention(self, query, key, causal, tokens=-2):
+        """`tokens`: the dimension that counts them."""
+        sizes, keys = [*map(size_of, query.shape)], size_of(key.shape[tokens])
+        queries, width, batch = sizes.pop(tokens), sizes.pop(), sizes
         if min(*batch, queries, width, keys) < 0:
             self.whole = False
             return
@@ -198,23 +199,32 @@ class Measured:
         if query.requires_grad:
             self.backward += 8 * pairs * width
 
-    def add_graph(self, graph):
+    def add_graph(self, module):
         """torch.compile traced a part of this pass, which does not run in the interpreter. Its nodes have their shapes."""
         forward, backward, places = self.forward, self.backward, {}
         for one in every_module(self.module()):
             for name, matrix in matrices_of(one):
                 places.setdefault(id(matrix), []).append((id(one), name))
-        weights = {}  # by name of a node: where the matrix lies that it is, or is made of alone
-        for node in graph.nodes:
+        self.graphs.add(id(module))
+        inputs = [node for node in module.graph.nodes if node.op == "placeholder"]
+        self.add_nodes(module, [places.get(id(getattr(node.meta.get("grapharg"), "example", None)), ()) for node in inputs])
+        self.traced = self.traced[0] + self.forward - forward, self.traced[1] + self.backward - backward
+
+    def add_nodes(self, module, given):
+        """`given`: for each input the places of the matrix that it is."""
+        given, weights = iter(given), {}  # by name of a node: the same of the matrix that it is, or is made of alone
+        for node in module.graph.nodes:
             inputs = node.all_input_nodes
             if node.op == "placeholder":
-                weights[node.name] = places.get(id(getattr(node.meta.get("grapharg"), "example", None)), ())
+                weights[node.name] = next(given, ())
+            elif getattr(node.target, "__name__", None) in INSIDE:
+                inside, *rest = inputs
+                self.add_nodes(plain(module)["_modules"][inside.target], [weights.get(one.name, ()) for one in rest])
             elif node.op.startswith("call") and self.add_node(node):
                 for one in inputs:
                     self.seen.update(weights.get(one.name, ()))
             elif len(inputs) == 1:
                 weights[node.name] = weights.get(inputs[0].name, ())
-        self.traced = self.traced[0] + self.forward - forward, self.traced[1] + self.backward - backward
 
     def add_node(self, node):
         """\\return it is a product of a weight"""
@@ -255,12 +265,12 @@ class Measured:
             self.forward, self.backward = self.forward + self.parts[key][0], self.backward + self.parts[key][1]
             self.seen |= places
 
-    @staticmethod
-    def is_causal(code, values):
-        if type(values.get("is_causal")) is bool:
-            return values["is_causal"]
-        named = any(type(c) is tuple and "is_causal" in c for c in code.co_consts)
-        return named and any(c is True for c in code.co_consts)
+    def is_causal(self, code, offset, values):
+        """Whether the call at `offset` passes is_causal=True."""
+        if (id(code), offset) not in self.causal:
+            self.causal[id(code), offset] = last_keyword(code, offset, "is_causal")
+        passed = self.causal[id(code), offset]
+        return passed if type(passed) is bool else values.get(passed or "is_causal") is True
 
     def finish(self):
         """(FLOP forward, backward), None where they are not known."""
@@ -363,8 +373,9 @@ class Watch:
         self.torch, self.monitor, self.events = torch, sys.monitoring, sys.monitoring.events
         self.ref, self.ident = sys.modules["_weakref"].ref, sys.modules["_thread"].get_ident
         self.local = sys.modules["_thread"]._local()
-        # By id of a code object: what is done there; those that call attention, while that is measured.
-        self.watched, self.calling = {}, {}
+        # By id of a code object: what is done there; those that call attention, weak.
+        self.watched, self.attends = {}, {}
+        self.searching = False  # every call is looked at, while the first pass of a model is measured
         self.refs, self.known, self.engines = {}, {}, set()
         self.numbers, self.unsure, self.unread = {}, set(), set()  # models by config; those that may not be readable
         self.left, self.passes, self.steps, self.passes_before = LEARN_PASSES, 0, 0, -1
@@ -412,7 +423,8 @@ class Watch:
     def stop(self):
         self.stopped = True
         of_layers = self.layers.codes.values() if self.layers is not None else ()
-        for ref in [*(watched.ref for watched in [*self.watched.values(), *self.calling.values()]), *of_layers]:
+        self.search(False)
+        for ref in [*(watched.ref for watched in self.watched.values()), *self.attends.values(), *of_layers]:
             code = ref()
             if code is not None:
                 self.monitor.set_local_events(self.tool, code, 0)
@@ -422,7 +434,7 @@ class Watch:
             self.monitor.free_tool_id(self.tool)
         except Exception:  # an audit hook forbids it: no event calls it any more
             pass
-        for kept in (self.watched, self.calling, self.refs, self.known, self.numbers):
+        for kept in (self.watched, self.attends, self.refs, self.known, self.numbers):
             kept.clear()
 
     def say(self, *fact):
@@ -471,15 +483,24 @@ class Watch:
         except Exception as fault:
             self.fail(fault)
 
-    def on_call(self, code, _, function, first):
-        measuring = self.measuring
-        if measuring is None or measuring.thread != self.ident() or type(function) is not type(len) or self.stopped:
-            return
+    def on_call(self, code, offset, function, first):
+        if self.measuring is None or self.stopped:
+            return None
         try:
-            if function.__name__ == ATTENTION:
-                self.attend(sys._getframe(1), first)
+            if type(function) is not type(len) or function.__name__ != ATTENTION:
+                return self.monitor.DISABLE  # of this place
+            if self.measuring.thread == self.ident():
+                if len(self.attends) < MOST_CODES:
+                    self.attends[id(code)] = self.ref(code)
+                self.attend(sys._getframe(1), offset, first)
         except Exception as fault:
             self.fail(fault)
+        return None
+
+    def search(self, on):
+        if self.searching != on:
+            self.searching = on
+            self.monitor.set_events(self.tool, self.events.CALL if on else 0)
 
     def fail(self, fault):
         """A fault of this part is never the program's; near the end of its stack it is none of this part's."""
@@ -519,6 +540,8 @@ class Watch:
     def set_events(self, code, wanted):
         if self.layers is not None and id(code) in self.layers.codes:
             wanted |= self.events.PY_START | self.events.PY_RETURN
+        if self.measuring is not None and id(code) in self.attends:
+            wanted |= self.events.CALL
         self.monitor.set_local_events(self.tool, code, wanted)
 
     # --- what a thread is inside of ---------------------------------------------------------------------------------
@@ -810,14 +833,18 @@ class Watch:
             watched = self.find(code) or self.watch(code, None, None, False)
             if watched is not None:
                 self.listen(watched, watched.listens, True)
-        for number, code in measuring.callers.items():
-            watched = self.find(code)
-            events = self.monitor.get_local_events(self.tool, code)
-            if watched is None:
-                self.calling[number] = Watched(self.ref(code))
-            self.monitor.set_local_events(self.tool, code, events | self.events.CALL)
         self.measuring = measuring
+        if ("searched", id(module), mode) not in self.refs:
+            self.keep(("searched", id(module), mode), module, None)
+            self.search(True)
+        else:
+            for code in self.alive(self.attends):
+                self.set_events(code, self.monitor.get_local_events(self.tool, code))
         return self.measured
+
+    @staticmethod
+    def alive(refs):
+        return [code for code in (ref() for ref in refs.values()) if code is not None]
 
     def measure(self, frame, value):
         measuring = self.measuring
@@ -836,25 +863,35 @@ class Watch:
     def compiles(self, frame, called):
         if self.measuring is not None and self.measuring.thread == self.ident():
             with self.quiet():
-                self.count(self.measuring.add_graph, frame.f_locals["gm"].graph)
+                self.count(self.measuring.add_graph, frame.f_locals["gm"])
 
-    def attend(self, frame, query):
+    def attend(self, frame, offset, query):
         with self.quiet():
-            self.count(self.measuring.attend, frame, query)
+            self.count(self.measuring.attend, frame, offset, query)
+
+    def attention_begins(self, frame, called):
+        """Of flash-attn and xformers: sequences x tokens x heads x width."""
+        if self.measuring is not None and self.measuring.thread == self.ident():
+            with self.quiet():
+                self.count(self.measuring.attend_by_heads, frame.f_locals)
+
+    def packed_attention_begins(self, frame, called):
+        """The lengths of the sequences are on the device."""
+        if self.measuring is not None and self.measuring.thread == self.ident():
+            self.measuring.whole = False
 
     def end_measuring(self, failed):
         measuring, self.measuring = self.measuring, None
         if failed:  # once more, with the next pass
             measuring.whole = False
             self.refs.pop(measuring.key, None)
-        for number in {*measuring.codes, *measuring.callers}:
-            code = measuring.codes.get(number) or measuring.callers[number]
+        self.search(False)
+        for code in {*measuring.codes.values(), *self.alive(self.attends)}:
             watched = self.find(code)
             if watched is not None:
                 self.listen(watched, watched.listens)
             else:
                 self.set_events(code, 0)
-        self.calling.clear()
         forward, backward = measuring.finish() or (-1, -1)
         self.say(PASS_WORK, 0, 0, measuring.number, forward, backward)
 
@@ -984,18 +1021,21 @@ class Watch:
             if name in self.engines or place not in sys.modules:
                 continue
             holder, _, function = name.partition(".")
-            code = code_of(own(attribute(place, holder), function))
+            found = attribute(place, holder)
+            code = code_of(own(found, function) if function else found)
             if code is None:
                 continue
             self.engines.add(name)
             start, end = {
+                "attention": (self.attention_begins, None),
+                "packed_attention": (self.packed_attention_begins, None),
                 "cache": (self.cache_resets, None),
                 "sglang_pass": (self.sglang_begins, self.leave),
                 "update": (self.update, self.leave),
                 "vllm_pass": (self.vllm_begins, self.vllm_launched),
                 "vllm_sample": (None, self.vllm_sampled),
             }[kind]
-            self.watch(code, start, end, kind != "cache")
+            self.watch(code, start, end, kind not in ("cache", "attention", "packed_attention"))
 
     def cache_resets(self, frame, called):
         self.local.cached = (None, 0)
@@ -1144,6 +1184,17 @@ def code_of(function):
 
 def code_within(code, name):
     return next((c for c in code.co_consts if getattr(c, "co_name", None) == name), None) if code is not None else None
+
+
+def last_keyword(code, offset, name):
+    """The value of the last keyword of the call at `offset`, if that has this name: True, False, or the name of a local
+    variable; None: it is not known."""
+    dis = sys.modules.get("dis")
+    before = [one for one in dis.get_instructions(code) if one.offset < offset][-2:] if dis is not None else ()
+    if len(before) < 2 or type(before[1].argval) is not tuple or before[1].argval[-1:] != (name,):
+        return None
+    value = before[0].argval
+    return value if type(value) is bool or (type(value) is str and before[0].opname.startswith("LOAD_FAST")) else None
 
 
 def parameters_of(module):

@@ -13,7 +13,7 @@ RunDevices::RunDevices(const Config& config, KernelNames& names) : config_(confi
   of_model_ = config.model ? config.model->dtype() : std::nullopt;
 }
 
-/// At the end of each window: the dtype in which matmuls ran longest may be another one by now.
+/// At the end of each window: the dtype of most FLOP may be another one by now.
 bool RunDevices::look_at_kernels(Ledger& ledger, TimeNs now, bool last) {
   const DurationNs window = ledger.window_ns();
   if (look_at_ == 0) look_at_ = ledger.origin() + ((now - ledger.origin()) / window + 1) * window;

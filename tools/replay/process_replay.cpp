@@ -432,22 +432,20 @@ class ProcessReplay {
     }
   }
 
-  /// Operand dtype in which matmul kernels ran longest, of those whose names tell it.
+  /// Operand dtype of most FLOP, of matmul kernels whose names say it.
   [[nodiscard]] std::optional<DType> dtype_of_kernels() const {
     std::vector<DurationNs> ran(trace_.strings.size());
     for (const TraceActivity& activity : trace_.activities) {
       if (activity.kind == ActivityKind::kKernel) ran[activity.name] += activity.end_ns - activity.begin_ns;
     }
-    std::map<DType, DurationNs> by_dtype;
+    std::array<DurationNs, kDTypes> by_dtype{};
     for (std::size_t i = 0; i < ran.size(); ++i) {
       if (ran[i] <= 0) continue;
       const std::string name = demangle(trace_.strings.at(static_cast<std::uint32_t>(i)));
       if (!is_matmul(classify_kernel(name))) continue;
-      if (const std::optional<DType> dtype = matmul_dtype(name)) by_dtype[*dtype] += ran[i];
+      if (const std::optional<DType> dtype = matmul_dtype(name)) by_dtype[static_cast<std::size_t>(*dtype)] += ran[i];
     }
-    const auto longest = std::max_element(by_dtype.begin(), by_dtype.end(),
-                                          [](const auto& a, const auto& b) { return a.second < b.second; });
-    return longest == by_dtype.end() ? std::nullopt : std::optional(longest->first);
+    return dtype_of_most(by_dtype);
   }
 
   void onto_clock_of_file(WindowSummary& window) const {

@@ -217,6 +217,8 @@ PROGRAMS = {
     "rl": odd("rl", flop="none"),
     "lengths": odd("lengths"),
     "closure": odd("closure", model=None),
+    # Three layers of all pairs, and twice that backward.
+    "processor": odd("processor", model=None, unseen=lambda shape: 3 * 3 * 4 * 512 * shape["batch"] * shape["seq_len"] ** 2),
     # Queries see all keys, and not half of them.
     "embed": odd(
         "embed",

@@ -1,4 +1,4 @@
-"""Training loops that are no plain one: odd.py gan|critic|distill|rl|lengths|closure|embed. The ranges note what they do, and hold their shape."""
+"""Training loops that are no plain one: odd.py gan|critic|distill|rl|lengths|closure|embed|processor. The ranges note what they do, and hold their shape."""
 
 import sys
 
@@ -129,6 +129,36 @@ def embed():
                 model(tokens(batch, 64))
 
 
+class Attention(nn.Module):
+    """Queries, keys and values by modules, and attention by an object that is none, as diffusers has it."""
+
+    class Processor:
+        def __call__(self, query, key, value):
+            causal = True  # of no meaning here
+            del causal
+            return nn.functional.scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False)
+
+    def __init__(self):
+        super().__init__()
+        self.parts, self.out, self.processor = nn.Linear(WIDTH, 3 * WIDTH), nn.Linear(WIDTH, WIDTH), self.Processor()
+
+    def forward(self, x):
+        parts = (y.unflatten(2, (8, -1)).transpose(1, 2) for y in self.parts(x).chunk(3, 2))
+        return x + self.out(self.processor(*parts).transpose(1, 2).flatten(2))
+
+
+def processor():
+    model = nn.Sequential(*(Attention() for _ in range(3))).cuda().bfloat16()
+    optimizer = torch.optim.AdamW(model.parameters(), fused=True)
+    for i in range(20):
+        length = 256 if i % 2 else 192
+        x = torch.randn(8, length, WIDTH).cuda().bfloat16()
+        with range_of("step", batch=8, seq_len=length):
+            model(x).square().mean().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+
+
 {
     "gan": lambda: adversaries(1),
     "critic": lambda: adversaries(3),
@@ -137,6 +167,7 @@ def embed():
     "lengths": lengths,
     "closure": closure,
     "embed": embed,
+    "processor": processor,
 }[sys.argv[1]]()
 torch.cuda.synchronize()
 print("done")
