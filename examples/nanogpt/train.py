@@ -19,7 +19,7 @@ def arguments(words=None):
     parser.add_argument("--steps", type=int, default=100)
     parser.add_argument("--batch", type=int, default=16, help="sequences per step and rank")
     parser.add_argument("--seq-len", type=int, default=1024)
-    parser.add_argument("--compile", nargs="?", const="model", choices=("model", "blocks"), help="torch.compile the model, or each block")
+    parser.add_argument("--compile", nargs="?", const="model", choices=("model", "blocks"), help="the model, or each block")
     parser.add_argument("--nvtx", action="store_true", help="name the step by torch.cuda.nvtx")
     return parser.parse_args(words)
 

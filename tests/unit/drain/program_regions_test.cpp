@@ -353,6 +353,35 @@ TEST_F(ProgramRegionsTest, SoDoesASecondOne) {
   EXPECT_EQ(region("step").instances, 7u);
 }
 
+/// A training step that is compiled as one function reports no pass: a batch, then nothing for a minute, then
+/// gradients.
+TEST_F(ProgramRegionsTest, AStepWithoutPassesThatIsCompiledForMinutesIsOne) {
+  begin();
+  report(FactKind::kOptimizerMade, 50);
+  for (int i = 0; i < 4; ++i) {
+    report(FactKind::kFetch);
+    if (i == 0) {
+      now += 60 * kNsPerSecond;
+      settle();
+      launch(5);
+    }
+    launch(5);
+    report(FactKind::kBackwardBegin);
+    if (i == 0) {
+      now += 60 * kNsPerSecond;
+      launch(5);
+      settle();
+      EXPECT_GT(ledger->now(), kOrigin + 50 * kNsPerSecond);
+    }
+    report(FactKind::kBackwardEnd);
+    update();
+  }
+  finish();
+  EXPECT_EQ(region("step").instances, 4u);
+  EXPECT_EQ(region("backward").instances, 4u);
+  EXPECT_EQ(region("total").kernels, launches);
+}
+
 TEST_F(ProgramRegionsTest, OfTwoOptimizersItIsNotKnownWhetherTheFirstStepIsOver) {
   begin();
   report(FactKind::kOptimizerMade, 50);
