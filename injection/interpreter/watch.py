@@ -93,20 +93,15 @@ class Measured:
                 continue
             inside = matrices_of(one)
             matrices.update(((id(one), name), matrix) for name, matrix in inside)
-            compiled = is_compiled(one)
-            code = watch.call.ref() if compiled and watch.call else watch.code_of(one)
-            if code is None:
-                continue
-            if inside or compiled:
-                self.codes[id(code)] = code
+            for code in (watch.call.ref() if watch.call and is_compiled(one) else None, watch.code_of(one) if inside else None):
+                if code is not None:
+                    self.codes[id(code)] = code
         self.parameters = {place: one.numel() for place, one in matrices.items() if id(one) not in tables}
 
     def add(self, module, frame, result):
         """A module with matrices of its own, or one that torch.compile made, returned."""
-        if is_compiled(module):
-            return self.add_part(module, frame)
-        if frame.f_code is self.watch.call.ref():  # its forward() says it
-            return None
+        if self.watch.call is not None and frame.f_code is self.watch.call.ref():  # a forward() speaks for itself
+            return self.add_part(module, frame) if is_compiled(module) else None
         values, weights = plain(module), matrices_of(module)
         if issubclass(type(module), self.watch.torch.nn.MultiheadAttention):
             return self.add_projections(module, values, frame)
@@ -231,8 +226,9 @@ class Measured:
         name, values = getattr(node.target, "__name__", node.target), node.args
         first = PRODUCTS.get(name)
         if name == ATTENTION:
-            query, key = (one.meta["example_value"] for one in values[:2])
-            self.add_attention(query, key, node.kwargs.get("is_causal", len(values) > 5 and values[5]) is True)
+            given = {**dict(zip(("query", "key", "value", "attn_mask", "dropout_p", "is_causal"), values)), **node.kwargs}
+            query, key = (given[one].meta["example_value"] for one in ("query", "key"))
+            self.add_attention(query, key, given.get("is_causal") is True)
         elif first is not None:
             given, weight = (one.meta["example_value"] for one in values[first : first + 2])
             if name.startswith("conv"):
@@ -268,9 +264,15 @@ class Measured:
     def is_causal(self, code, offset, values):
         """Whether the call at `offset` passes is_causal=True."""
         if (id(code), offset) not in self.causal:
-            self.causal[id(code), offset] = last_keyword(code, offset, "is_causal")
+            self.causal[id(code), offset] = passed_at(code, offset, "is_causal", 5)
         passed = self.causal[id(code), offset]
-        return passed if type(passed) is bool else values.get(passed or "is_causal") is True
+        if type(passed) is bool:
+            return passed
+        value = values.get(passed or "is_causal")
+        if type(value) is bool:
+            return value
+        named = any(type(c) is tuple and "is_causal" in c for c in code.co_consts)
+        return named and any(c is True for c in code.co_consts)
 
     def finish(self):
         """(FLOP forward, backward), None where they are not known."""
@@ -578,6 +580,11 @@ class Watch:
         stack.append((called, end, subject))
         return len(stack) == 1
 
+    def leave_call(self, frame, called):
+        """Modules inside of the one that began are called by the same code."""
+        if self.stack() and self.stack()[-1][::2] == (called, id(receiver(frame))):
+            self.leave(frame, called)
+
     def leave(self, frame, watched):
         stack = self.stack()
         if stack and stack[-1][0] is not watched and not any(entry[0] is watched for entry in stack):
@@ -618,12 +625,12 @@ class Watch:
             if called.end is None:
                 self.compiled = True
                 called.call = True
-                self.watch(called.ref(), None, self.leave)
+                self.watch(called.ref(), None, self.leave_call)
             self.pass_begins(frame, called)
             return
         code = self.code_of(module)
         watched = self.find(code) if code is not None else None
-        if code is not None and (watched is None or not watched.listens):
+        if code is not None and (watched is None or watched.start is None or not watched.listens):
             watched = self.watch(code, self.pass_begins, self.leave)
             if watched is not None:
                 watched.inner = 0
@@ -645,7 +652,7 @@ class Watch:
         module = values.get(watched.first) if watched.first is not None else receiver(frame, values)
         if not self.enter(frame, watched, PASS_END, id(module)):
             stack = self.stack()
-            if any(entry[1] == PASS_END for entry in stack[:-1]):
+            if any(entry[1] in (PASS_END, BACKWARD_END) for entry in stack[:-1]):  # a part of it; with checkpoints once more
                 stack[-1] = (watched, None, 0)
                 watched.inner += 1
                 if watched.inner > MOST_INNER + 64 * watched.outer and watched is not self.call:
@@ -1186,15 +1193,29 @@ def code_within(code, name):
     return next((c for c in code.co_consts if getattr(c, "co_name", None) == name), None) if code is not None else None
 
 
-def last_keyword(code, offset, name):
-    """The value of the last keyword of the call at `offset`, if that has this name: True, False, or the name of a local
-    variable; None: it is not known."""
+def passed_at(code, offset, name, position):
+    """An argument of the call at `offset`, by its name or its position: True, False, or the name of the local variable that
+    is passed; None: it is not known."""
     dis = sys.modules.get("dis")
-    before = [one for one in dis.get_instructions(code) if one.offset < offset][-2:] if dis is not None else ()
-    if len(before) < 2 or type(before[1].argval) is not tuple or before[1].argval[-1:] != (name,):
+    if dis is None:
         return None
-    value = before[0].argval
-    return value if type(value) is bool or (type(value) is str and before[0].opname.startswith("LOAD_FAST")) else None
+    loads, call = [], None  # (what an instruction does, its argument) before the call
+    for one in dis.get_instructions(code):
+        if one.offset == offset:
+            call = one
+            break
+        double = one.opname.count("LOAD_FAST") == 2
+        loads += [("LOAD_FAST", part) for part in one.argval] if double else [(one.opname, one.argval)]
+    names = loads.pop()[1] if call is not None and loads and type(loads[-1][1]) is tuple else ()
+    if call is None or (name not in names and call.argval != position + 1):
+        return None
+    for _ in names[names.index(name) + 1 :] if name in names else ():  # arguments behind it
+        while loads and loads[-1][0] == "LOAD_ATTR":
+            loads.pop()
+        if loads:
+            loads.pop()
+    does, value = loads[-1] if loads else (None, None)
+    return value if type(value) is bool or (type(value) is str and does.startswith("LOAD_FAST")) else None
 
 
 def parameters_of(module):
