@@ -149,11 +149,11 @@ void Parts::start(const LateStart* late) {
   sink_->open(run);
   for (const std::string& warning : config_.warnings) sink_->say("config", warning);
   if (!config_.model)
-    sink_->say("config", config_.executed
-                             ? "no model config: HFU, and MFU from below, as far as calls to cuBLAS are seen; for MFU "
-                               "set MFU_MODEL_CONFIG to a Hugging Face config.json, its folder or a model id"
-                             : "no model config: times and waterfall only; for MFU set MFU_MODEL_CONFIG to a Hugging "
-                               "Face config.json, its folder or a model id");
+    sink_->say("config",
+               std::string("no model config: ") +
+                   (config_.python ? "MFU by what a PyTorch program's interpreter reports, else " : "") +
+                   (config_.executed ? "HFU, and MFU from below, as far as calls to cuBLAS are seen" : "times alone") +
+                   "; MFU_MODEL_CONFIG names a Hugging Face config.json, its folder or a model id");
 
   if (!taken_ranges_.empty()) sink_->say("ranges_taken", taken_ranges_);
 
