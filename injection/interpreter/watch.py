@@ -2,8 +2,9 @@
 
 Runs once in the process, from a string. Nothing of the program or of torch is replaced, wrapped, kept alive or imported, and
 no method of the program's objects is called but a config's to_dict(): `sys.monitoring` calls back where one of a few code
-objects starts or returns. `post`, `tell`, `refused`, `guard` and `at_end` are functions of libmfuinject.so. Before CPython
-3.12 the hooks of torch.optim report updates, and nothing else is reported.
+objects starts or returns, and once at each call while a model without a config runs for the first time. `post`, `tell`,
+`refused`, `guard` and `at_end` are functions of libmfuinject.so. Before CPython 3.12 the hooks of torch.optim report
+updates, and nothing else is reported.
 """
 
 import sys

@@ -14,7 +14,7 @@ std::string config_words(const Config& config) {
   if (!config.model)
     return std::string("no model config: ") +
            (config.python ? "MFU by what a PyTorch program's interpreter reports, else " : "") +
-           (config.executed ? "HFU, and MFU from below, as far as calls to cuBLAS are seen" : "times, no MFU");
+           (config.executed ? "HFU, and MFU from below, as far as calls to cuBLAS are seen" : "times alone");
   const auto model = nlohmann::json::parse(model_json(config.model->spec()), nullptr, false);
   const auto resolved = nlohmann::json::parse(config.resolved_json, nullptr, false);
   std::string words;
