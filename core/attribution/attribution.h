@@ -40,6 +40,7 @@ struct alignas(64) ThreadState {
   CorrelationId first_of_product{};  ///< the launch that carries the product, once there is one
   StreamLanes::Cache lane;           ///< of the stream that it launched on last
   ProductWords asked;                ///< the product, while it is kAsked
+  double flop_asked = 0;             ///< of all products that the thread launched kernels for
   std::atomic<std::uint32_t> first_correlation{0};
   std::atomic<std::uint32_t> os_thread{0};      ///< as gettid() says
   std::atomic<std::uint64_t> handle{0};         ///< as pthread_self() says
@@ -177,16 +178,12 @@ class Attribution {
     thread.product = ProductTag::first_of(kAsked);
     return true;
   }
-  bool begin_product(ThreadState& thread, ProductId product) noexcept {
-    if (thread.product) return false;
-    thread.product = ProductTag::first_of(product);
-    return true;
-  }
   /// [owner thread] hot. The call that begin_product was true for returns. `failed`: its launches, if any, are
   /// no whole product.
   void end_product(ThreadState& thread, bool failed) noexcept {
     if (failed && !thread.product.first())
       map_.retag(thread.first_of_product, ProductTag::first_of(ProductTable::kFull));
+    if (!failed && !thread.product.first()) thread.flop_asked += thread.asked.product().flop();
     thread.product = {};
   }
   /// [launching thread] That node is `node`: each launch of its graph, or of a copy of it, computes the product again.

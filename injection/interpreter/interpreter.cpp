@@ -203,21 +203,17 @@ Object* guarded(Object* function, Object* const* arguments, std::ptrdiff_t count
   return result != nullptr ? result : goes_on() ? nullptr : nothing();
 }
 
-/// [as above] guard(function): `function` behind guarded().
-Object* guard(Object*, Object* const* arguments, std::ptrdiff_t count) noexcept {
-  static MethodDef method{"report", guarded, kFastCall, nullptr};
-  return count == 1 ? g_api.new_function(&method, arguments[0], nullptr) : nothing();
-}
-
 /// [as above] The optimizer of this number is gone. No bytecode runs in it, and so no handler of a signal.
 Object* gone(Object* number, Object* const*, std::ptrdiff_t) noexcept {
   Object* const fact[] = {g_api.optimizer_gone, g_api.zero, number, g_api.zero};
   return post(nullptr, fact, std::ssize(fact));
 }
 
-/// [as above] at_end(number): a function that reports the end of that optimizer, for a weak reference to call.
-Object* at_end(Object*, Object* const* arguments, std::ptrdiff_t count) noexcept {
-  static MethodDef method{"gone", gone, kFastCall, nullptr};
+/// [as above] guard(function): `function` behind guarded(). at_end(number): a function that reports the end of that
+/// optimizer, for a weak reference to call.
+template <FastCall kFunction>
+Object* bound(Object*, Object* const* arguments, std::ptrdiff_t count) noexcept {
+  static MethodDef method{"report", kFunction, kFastCall, nullptr};
   return count == 1 ? g_api.new_function(&method, arguments[0], nullptr) : nothing();
 }
 
@@ -240,11 +236,17 @@ Object* tell(Object*, Object* const* arguments, std::ptrdiff_t count) noexcept {
   return nothing();
 }
 
-MethodDef g_methods[] = {{"post", post, kFastCall, nullptr},
-                         {"tell", tell, kFastCall, nullptr},
-                         {"refused", refused, kFastCall, nullptr},
-                         {"guard", guard, kFastCall, nullptr},
-                         {"at_end", at_end, kFastCall, nullptr}};
+/// [as above] asked(): FLOP of the matrix products that this thread asked cuBLAS for since it called this last.
+Object* asked(Object*, Object* const*, std::ptrdiff_t) noexcept {
+  const HostLinks* live = host_switches().live.load(std::memory_order_acquire);
+  const HostThread* thread = live != nullptr && !is_unwanted() ? live_thread(*live) : nullptr;
+  if (thread == nullptr || thread->state == nullptr) return new_ref(g_api.zero);
+  return g_api.from_number(static_cast<long long>(std::min(std::exchange(thread->state->flop_asked, 0.0), 9e18)));
+}
+
+MethodDef g_methods[] = {{"post", post, kFastCall, nullptr},          {"tell", tell, kFastCall, nullptr},
+                         {"refused", refused, kFastCall, nullptr},    {"guard", bound<guarded>, kFastCall, nullptr},
+                         {"at_end", bound<gone>, kFastCall, nullptr}, {"asked", asked, kFastCall, nullptr}};
 
 /// \return an interrupt came meanwhile, and goes on
 bool run_in_namespace() {

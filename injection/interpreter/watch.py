@@ -3,15 +3,15 @@
 Runs once in the process, from a string. Nothing of the program or of torch is replaced, wrapped, kept alive or imported, and
 no method of the program's objects is called but a config's to_dict(): `sys.monitoring` calls back where one of a few code
 objects starts or returns, and once at each call while a model without a config runs for the first time. `post`, `tell`,
-`refused`, `guard` and `at_end` are functions of libmfuinject.so. Before CPython 3.12 the hooks of torch.optim report
-updates, and nothing else is reported.
+`refused`, `guard`, `at_end` and `asked` are functions of libmfuinject.so. Before CPython 3.12 the hooks of torch.optim
+report updates, and nothing else is reported.
 """
 
 import sys
 
 # Put there by interpreter.cpp.
-post, tell, refused, guard, at_end, layers = (
-    globals()[name] for name in ("post", "tell", "refused", "guard", "at_end", "layers")
+post, tell, refused, guard, at_end, asked, layers = (
+    globals()[name] for name in ("post", "tell", "refused", "guard", "at_end", "asked", "layers")
 )
 
 # FactKind
@@ -24,6 +24,7 @@ REPLAY = 100  # the end of a call that replays a graph
 USED, MODEL, STOPPED, NOT_YET = range(4)  # kinds of tell()
 FIRST_MEASURED = 1 << 16  # numbers of models whose FLOP are counted here: one for each shape of its arguments
 MOST_MODELS, MOST_MEASURED = 64, 1024
+EVENTS = ("PY_START", "PY_RETURN", "CALL", "C_RETURN")
 TOOLS = (3, 4)  # ids of sys.monitoring without a meaning
 LEARN_PASSES = 128  # outermost calls during which unknown modules are looked for
 RELEARN_PASSES, RELEARN_STEPS, RELEARN = 1000, 100, 16  # then again after so many, during fewer
@@ -73,10 +74,14 @@ class Measured:
     """The matrix products of one pass, while it runs: FLOP forward and backward. A matrix is known by its module and name:
     what shards parameters puts others there while the module runs."""
 
-    def __init__(self, watch, module, number, key):
+    def __init__(self, watch, module, number, key, gradients):
         self.watch, self.number, self.key, self.thread = watch, number, key, watch.ident()
+        self.gradients = gradients != 0
         self.module = watch.ref(module)
         self.forward = self.backward = 0
+        # FLOP forward of products that no module with a matrix makes, as in hand-written attention; asked for since the last
+        # module, for one that has not returned yet.
+        self.activations = self.asked = 0
         self.parameters, self.seen, self.codes = {}, set(), {}  # elements of matrices; code objects
         self.whole = True
         # Of the module that torch.compile made and that runs: FLOP that were traced; modules that ran in the interpreter.
@@ -84,6 +89,7 @@ class Measured:
         self.parts = {}  # FLOP of such modules, by what makes two of them the same
         self.causal, self.graphs = {}, set()
         self.look_at(module)
+        asked()  # before this pass
 
     def look_at(self, module):
         watch = self.watch
@@ -104,8 +110,11 @@ class Measured:
         if self.watch.call is not None and frame.f_code is self.watch.call.ref():  # a forward() speaks for itself
             return self.add_part(module, frame) if is_compiled(module) else None
         values, weights = plain(module), matrices_of(module)
-        if issubclass(type(module), self.watch.torch.nn.MultiheadAttention):
+        nn = self.watch.torch.nn
+        if issubclass(type(module), nn.MultiheadAttention):
             return self.add_projections(module, values, frame)
+        if issubclass(type(module), kinds_of_module("RNNBase", "RNNCellBase")):
+            return self.add_recurrent(module, frame)
         given = self.watch.first_tensor(arguments(frame.f_locals), 1)
         if type(result) is tuple and result:
             result = result[0]
@@ -116,7 +125,7 @@ class Measured:
         if out < 0 or not shape:
             return None
         inputs = values.get("in_features")
-        if len(shape) > 2 and not issubclass(type(module), self.watch.torch.nn.modules.conv._ConvNd):
+        if len(shape) > 2 and not issubclass(type(module), nn.modules.conv._ConvNd):
             return None
         if len(shape) > 2 and values.get("transposed"):
             forward = 2 * whole(given.numel()) * weight.numel() // shape[0]
@@ -148,10 +157,35 @@ class Measured:
         self.ran.add(id(module))
         self.seen.update((id(one), name) for one in (module, output) for name, _ in matrices_of(one))
 
+    def add_recurrent(self, module, frame):
+        """Each matrix of an LSTM or GRU meets each token. A first state of zeros needs no gradient."""
+        given, state = frame.f_locals.get("input"), frame.f_locals.get("hx")
+        state = state[0] if type(state) is tuple else state
+        if not (self.watch.is_tensor(given) and self.watch.is_tensor(state)):
+            return
+        tokens, first, forward = whole(given.numel()) // whole(given.shape[-1]), whole(state.shape[-2]), 0
+        trains = any(weight.requires_grad for _, weight in matrices_of(module)) or given.requires_grad
+        for name, weight in matrices_of(module):
+            backward = tokens if trains else 0  # that need the gradient of what the matrix is given
+            if name in ("weight_ih", "weight_ih_l0", "weight_ih_l0_reverse"):
+                backward = tokens * given.requires_grad
+            elif "_hh" in name and not state.requires_grad:
+                backward -= first * trains
+            forward += 2 * tokens * weight.numel()
+            self.backward += 2 * weight.numel() * (backward + tokens * weight.requires_grad)
+            self.seen.add((id(module), name))
+        self.ran.add(id(module))
+        self.add_forward(forward)
+
     def count(self, forward, weight, given):
         """Backward one product for the gradient of a matrix that trains, and one for that of its input where it needs one."""
-        self.forward += forward
+        self.add_forward(forward)
         self.backward += forward * (weight.requires_grad is True) + forward * (given.requires_grad is True)
+
+    def add_forward(self, forward):
+        self.forward += forward
+        products, self.asked = self.asked + asked(), 0
+        self.activations += products - forward if products >= forward else products  # cuDNN's are not asked of cuBLAS
 
     def attend(self, frame, offset, query):
         """scaled_dot_product_attention(query, ...) is called: 4 x heads x width x pairs, twice that backward."""
@@ -170,6 +204,7 @@ class Measured:
                 keys = values[name]
                 break
         self.add_attention(query, keys, self.is_causal(frame.f_code, offset, values))
+        self.asked += asked()  # before the call
 
     def attend_by_heads(self, values):
         first, second = (values.get(short, values.get(name)) for short, name in (("q", "query"), ("k", "key")))
@@ -277,6 +312,10 @@ class Measured:
 
     def finish(self):
         """(FLOP forward, backward), None where they are not known."""
+        self.activations += self.asked + asked()
+        if not self.graphs and self.activations:
+            self.forward += self.activations
+            self.backward += 2 * self.activations * self.gradients
         unseen = sum(count for one, count in self.parameters.items() if one not in self.seen)
         if not self.whole or not self.forward or unseen > MOST_UNSEEN * sum(self.parameters.values()):
             return None
@@ -387,6 +426,8 @@ class Watch:
         self.capture = None  # (thread, facts) while a graph is made
         self.trained, self.probed = {}, {}  # modules: weak; what their gradients were before a pass
         self.backward_on = None  # the thread that waits for a backward pass
+        # While no optimizer was seen: the module whose gradients are zeroed; whether there are some; whether they are in use.
+        self.optimizers, self.updated, self.computed, self.updates = False, 0, False, False
         self.layers = Layers(self) if layers else None
         self.stopped = self.compiled = False
         self.call = self.no_tracing = None
@@ -406,12 +447,13 @@ class Watch:
     def start(self):
         """Each name that is missing, as in another version of torch, is one fact less."""
         torch, optimizer = self.torch, self.torch.optim.Optimizer
-        for event, callback in (("PY_START", self.on_start), ("PY_RETURN", self.on_return), ("CALL", self.on_call)):
+        for event, callback in zip(EVENTS, (self.on_start, self.on_return, self.on_call, self.on_call_end)):
             self.monitor.register_callback(self.tool, getattr(self.events, event), guard(callback))
         step = code_within(code_of(own(optimizer, "profile_hook_step")), "wrapper")
         call = code_of(own(torch.nn.Module, "_wrapped_call_impl") or own(torch.nn.Module, "_call_impl"))
         found = [self.watch(step, self.update, self.leave), self.watch(call, self.module, None, False)]
         self.watch(code_of(own(optimizer, "__init__")), self.made, None, False)
+        self.watch(code_of(own(torch.nn.Module, "zero_grad")), self.zeroes, None, False)
         self.watch(code_of(attribute("torch.autograd", "backward")), self.backward, self.leave)
         loader = attribute("torch.utils.data.dataloader", "_BaseDataLoaderIter")
         self.watch(code_of(own(loader, "__next__")), self.fetch, None, False)
@@ -432,7 +474,7 @@ class Watch:
             if code is not None:
                 self.monitor.set_local_events(self.tool, code, 0)
         try:
-            for event in ("PY_START", "PY_RETURN", "CALL"):
+            for event in EVENTS:
                 self.monitor.register_callback(self.tool, getattr(self.events, event), None)
             self.monitor.free_tool_id(self.tool)
         except Exception:  # an audit hook forbids it: no event calls it any more
@@ -499,6 +541,13 @@ class Watch:
         except Exception as fault:
             self.fail(fault)
         return None
+
+    def on_call_end(self, code, offset, function, first):
+        """Of the calls that on_call() leaves on: attention that is made of products has been counted."""
+        if self.measuring is None or type(function) is not type(len) or function.__name__ != ATTENTION:
+            return
+        if not self.stopped and self.measuring.thread == self.ident():
+            asked()
 
     def search(self, on):
         if self.searching != on:
@@ -611,6 +660,9 @@ class Watch:
             self.say(*subject)
         else:
             self.say(end, 0, subject, 0)
+        if end == BACKWARD_END and not self.optimizers:
+            self.computed = True
+            self.begin_update()
 
     # --- modules ----------------------------------------------------------------------------------------------------
 
@@ -693,6 +745,8 @@ class Watch:
             model = self.measured_number(module, values, mode)
         if trainable and mode & GRADIENTS:
             self.probe(module)
+        elif self.updated and not self.stack()[:-1]:  # before an evaluation
+            self.end_update()
         self.say(PASS_BEGIN, mode, id(module), model, batch, seq_len, context, tokens)
         if self.layers is not None:
             self.layers.pass_begins(module)
@@ -833,7 +887,7 @@ class Watch:
         self.measured += 1
         self.keep(key, module, self.measured)
         try:
-            measuring = Measured(self, module, self.measured, key)
+            measuring = Measured(self, module, self.measured, key, mode & GRADIENTS and mode & TRAINABLE)
         except Exception:  # parameters that have no shape yet
             self.refs.pop(key, None)
             return 0
@@ -961,6 +1015,11 @@ class Watch:
         if number in self.refs and self.refs[number][0]() is one:
             return
         self.keep(number, one, 0, at_end(number))
+        self.optimizers = True
+        if self.updated:
+            self.end_update()
+            self.say(GONE, 0, self.updated, 0)
+            self.updated = 0
         if kind == MADE:
             self.say(MADE, 0, number, 0)
 
@@ -977,6 +1036,23 @@ class Watch:
         self.steps += 1
         if self.steps % RELEARN_STEPS == 0:
             self.learn_again()
+
+    def zeroes(self, frame, called):
+        """module.zero_grad(): a program without an optimizer has changed the weights itself since its backward pass."""
+        if not self.optimizers and not self.stack():
+            self.updated = self.updated or id(receiver(frame))
+            self.end_update()
+
+    def begin_update(self):
+        if self.updated and self.computed and not self.updates:
+            self.updates = True
+            self.say(UPDATE_BEGIN, 0, self.updated, 0)
+
+    def end_update(self):
+        self.begin_update()
+        if self.updates:
+            self.say(UPDATE_END, 0, self.updated, 0)
+        self.computed = self.updates = False
 
     def compiled_update(self, frame, called):
         """torch.compile(optimizer.step): what it wraps does not run in the interpreter."""
@@ -1253,11 +1329,15 @@ def every_module(module):
     return found.values()
 
 
+def kinds_of_module(*names):
+    nn = sys.modules["torch"].nn
+    return tuple(kind for kind in (getattr(nn, name, None) for name in names) if kind is not None)
+
+
 def layers_of(module):
     """Modules of one class, with others inside, that a list of modules, a dictionary or a sequence holds: as the model
     holds them, and none that is inside of another one."""
-    nn = sys.modules["torch"].nn
-    lists = tuple(kind for kind in (getattr(nn, name, None) for name in ("ModuleList", "ModuleDict", "Sequential")) if kind)
+    lists = kinds_of_module("ModuleList", "ModuleDict", "Sequential")
     found, waiting = [], [module]
     while waiting:
         one = waiting.pop()

@@ -60,7 +60,8 @@ def main():
 
     sys.monitoring.set_local_events = set_local_events
     functions = {"post": lambda *fact: None, "tell": lambda *words: None, "refused": lambda model: None}
-    functions |= {"guard": lambda function: function, "at_end": lambda number: lambda reference: None, "layers": False}
+    functions |= {"asked": lambda: 0, "layers": False}
+    functions |= {"guard": lambda function: function, "at_end": lambda number: lambda reference: None}
     exec(compile(WATCH.read_text(), "<mfuinject>", "exec"), functions)  # as the library does
     sys.monitoring.set_local_events = watch_events
     tool = next(tool for tool in (3, 4) if sys.monitoring.get_tool(tool) == "mfuinject")

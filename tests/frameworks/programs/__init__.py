@@ -219,6 +219,9 @@ PROGRAMS = {
     "closure": odd("closure", model=None),
     # Three layers of all pairs, and twice that backward.
     "processor": odd("processor", model=None, unseen=lambda shape: 3 * 3 * 4 * 512 * shape["batch"] * shape["seq_len"] ** 2),
+    "handmade": odd("handmade", model=None),
+    "recurrent": odd("recurrent", model=None),
+    "by-hand": odd("by-hand", model=None),
     # Queries see all keys, and not half of them.
     "embed": odd(
         "embed",

@@ -1,4 +1,4 @@
-"""Training loops that are no plain one: odd.py gan|critic|distill|rl|lengths|closure|embed|processor. The ranges note what they do, and hold their shape."""
+"""Training loops that are no plain one: odd.py gan|critic|distill|rl|lengths|closure|embed|processor|handmade|recurrent|by-hand. The ranges note what they do, and hold their shape."""
 
 import sys
 
@@ -159,6 +159,92 @@ def processor():
             optimizer.zero_grad()
 
 
+class Handmade(nn.Module):
+    """Attention as products of activations: by an operator, in a function of torch, and by PyTorch's own module for those that ask for weights."""
+
+    def __init__(self):
+        super().__init__()
+        self.words, self.parts = nn.Embedding(1000, WIDTH), nn.ModuleList(nn.Linear(WIDTH, 3 * WIDTH) for _ in range(3))
+        self.outs, self.attention = nn.ModuleList(nn.Linear(WIDTH, WIDTH) for _ in range(3)), nn.MultiheadAttention(WIDTH, 8, batch_first=True)
+
+    def attend(self, i, query, key, value):
+        if i == 0:
+            weights = (query @ key.transpose(-2, -1)) * query.shape[-1] ** -0.5
+            weights = weights.masked_fill(torch.ones_like(weights[0, 0]).triu(1).bool(), float("-inf"))
+            return weights.softmax(-1) @ value
+        if i == 1:
+            return torch.einsum("bhqk,bhkd->bhqd", torch.einsum("bhqd,bhkd->bhqk", query, key).softmax(-1), value)
+        with nn.attention.sdpa_kernel(nn.attention.SDPBackend.MATH):
+            return nn.functional.scaled_dot_product_attention(query, key, value)
+
+    def forward(self, ids):
+        x = self.words(ids)
+        for i, (parts, out) in enumerate(zip(self.parts, self.outs)):
+            query, key, value = (y.unflatten(2, (8, -1)).transpose(1, 2) for y in parts(x).chunk(3, 2))
+            x = x + out(self.attend(i, query, key, value).transpose(1, 2).flatten(2))
+        x = x + self.attention(x, x, x)[0]
+        return x @ self.words.weight.T
+
+
+class Recurrent(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lstm = nn.LSTM(WIDTH, 384, num_layers=2, bidirectional=True, batch_first=True, proj_size=128)
+        self.gru, self.cell, self.out = nn.GRU(256, 256), nn.LSTMCell(256, 128), nn.Linear(128, 10)
+
+    def forward(self, x):
+        x, _ = self.lstm(x)
+        x, _ = self.gru(x.transpose(0, 1))
+        state = None
+        for part in x.unbind(0):
+            state = self.cell(part, state)
+        return self.out(state[0])
+
+
+def train(model, given):
+    optimizer = torch.optim.AdamW(model.parameters(), fused=True)
+    for i in range(16):
+        length = 64 if i % 2 else 48
+        with range_of("step", batch=8, seq_len=length):
+            model(given(length)).square().mean().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+    model.eval()
+    with torch.no_grad():
+        for _ in range(6):
+            with range_of("eval", batch=8, seq_len=32):
+                model(given(32))
+
+
+def handmade():
+    train(Handmade().cuda().bfloat16(), lambda length: tokens(8, length))
+
+
+def recurrent():
+    torch.backends.cudnn.enabled = False  # it cannot start on the simulated GPU
+    train(Recurrent().cuda(), lambda length: torch.randn(8, length, WIDTH).cuda())
+
+
+def by_hand():
+    """No optimizer: the program changes the weights itself, after the gradients of two batches."""
+    model = perceptron(3, WIDTH)
+    for epoch in range(3):
+        model.train()
+        for _ in range(10):
+            with range_of("step", batch=64):
+                model.zero_grad()
+                for _ in range(2):
+                    model(torch.randn(64, WIDTH).cuda()).square().mean().backward()
+                with torch.no_grad():
+                    for weight in model.parameters():
+                        weight.add_(weight.grad, alpha=-0.1)
+        model.eval()
+        with torch.no_grad():
+            for _ in range(4):
+                with range_of("eval", batch=64):
+                    model(torch.randn(64, WIDTH).cuda())
+
+
 {
     "gan": lambda: adversaries(1),
     "critic": lambda: adversaries(3),
@@ -168,6 +254,9 @@ def processor():
     "closure": closure,
     "embed": embed,
     "processor": processor,
+    "handmade": handmade,
+    "recurrent": recurrent,
+    "by-hand": by_hand,
 }[sys.argv[1]]()
 torch.cuda.synchronize()
 print("done")

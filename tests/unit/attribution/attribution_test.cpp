@@ -442,6 +442,12 @@ class ProductsTest : public AttributionTest {
     a_->launch_done(*thread_, id, failed);
     return id;
   }
+  static ProductWords product(std::uint64_t m) {
+    Product p;
+    p.m = m, p.n = 10, p.k = 100;
+    return ProductWords(p);
+  }
+  ProductId number(std::uint64_t m) { return a_->products().number_of(product(m)); }
   ProductTag tag_of(CorrelationId id) { return a_->map().record(id).product; }
 
   ThreadState* thread_ = a_->acquire_thread();
@@ -449,43 +455,47 @@ class ProductsTest : public AttributionTest {
 
 TEST_F(ProductsTest, OneKernelOfACallCarriesItAndTheOthersBelongToIt) {
   const CorrelationId before = launch_kernel();
-  ASSERT_TRUE(a_->begin_product(*thread_, ProductId{5}));
+  ASSERT_TRUE(a_->begin_product(*thread_, product(5)));
   const CorrelationId set = launch_kernel(false), first = launch_kernel(), second = launch_kernel();
   a_->end_product(*thread_, false);
   const CorrelationId after = launch_kernel();
   EXPECT_FALSE(tag_of(before));
   EXPECT_FALSE(tag_of(set));  // a copy or a set is no kernel
-  EXPECT_EQ(tag_of(first).word(), ProductTag::first_of(ProductId{5}).word());
-  EXPECT_EQ(tag_of(second).word(), ProductTag::first_of(ProductId{5}).further().word());
+  EXPECT_EQ(tag_of(first).word(), ProductTag::first_of(number(5)).word());
+  EXPECT_EQ(tag_of(second).word(), ProductTag::first_of(number(5)).further().word());
   EXPECT_FALSE(tag_of(after));
+  EXPECT_EQ(thread_->flop_asked, 2.0 * 5 * 10 * 100);
 }
 
 TEST_F(ProductsTest, OfNestedCallsTheOutermostCounts) {
-  ASSERT_TRUE(a_->begin_product(*thread_, ProductId{5}));
-  EXPECT_FALSE(a_->begin_product(*thread_, ProductId{6}));
-  EXPECT_EQ(tag_of(launch_kernel()).product(), ProductId{5});
+  ASSERT_TRUE(a_->begin_product(*thread_, product(5)));
+  EXPECT_FALSE(a_->begin_product(*thread_, product(6)));
+  EXPECT_EQ(tag_of(launch_kernel()).product(), number(5));
   a_->end_product(*thread_, false);
-  ASSERT_TRUE(a_->begin_product(*thread_, ProductId{6}));
+  ASSERT_TRUE(a_->begin_product(*thread_, product(6)));
   EXPECT_TRUE(tag_of(launch_kernel()).first());
   a_->end_product(*thread_, false);
+  EXPECT_EQ(thread_->flop_asked, 2.0 * (5 + 6) * 10 * 100);
 }
 
 TEST_F(ProductsTest, AFailedCallCountsNothing) {
-  ASSERT_TRUE(a_->begin_product(*thread_, ProductId{5}));
+  ASSERT_TRUE(a_->begin_product(*thread_, product(5)));
   a_->end_product(*thread_, true);  // it launched nothing
-  ASSERT_TRUE(a_->begin_product(*thread_, ProductId{6}));
+  ASSERT_TRUE(a_->begin_product(*thread_, product(6)));
   const CorrelationId first = launch_kernel();
   a_->end_product(*thread_, true);
   EXPECT_EQ(tag_of(first).product(), ProductTable::kFull);  // of unknown size
-  ASSERT_TRUE(a_->begin_product(*thread_, ProductId{7}));
+  EXPECT_EQ(thread_->flop_asked, 0);
+  ASSERT_TRUE(a_->begin_product(*thread_, product(7)));
   const CorrelationId failed = launch_kernel(true, true), good = launch_kernel();
   a_->end_product(*thread_, false);
   EXPECT_FALSE(tag_of(failed));
-  EXPECT_EQ(tag_of(good).word(), ProductTag::first_of(ProductId{7}).word());
+  EXPECT_EQ(tag_of(good).word(), ProductTag::first_of(number(7)).word());
+  EXPECT_EQ(thread_->flop_asked, 2.0 * 7 * 10 * 100);
 }
 
 TEST_F(ProductsTest, AThreadThatTakesOverAStateIsInsideOfNoCall) {
-  ASSERT_TRUE(a_->begin_product(*thread_, ProductId{5}));
+  ASSERT_TRUE(a_->begin_product(*thread_, product(5)));
   a_->release_thread(*thread_, ++now_);
   thread_ = a_->acquire_thread();
   EXPECT_FALSE(tag_of(launch_kernel()));

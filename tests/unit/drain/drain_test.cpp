@@ -343,9 +343,14 @@ struct Kept : AccountObserver {
 TEST_F(DrainTest, KernelsGetTheProductTheyWereLaunchedFor) {
   Kept kept;
   ledger_->observe(&kept);
-  const auto product = [this](std::uint32_t number, int kernels) {
+  const auto words = [](std::uint64_t m) {
+    Product p;
+    p.m = m, p.n = 10, p.k = 100;
+    return ProductWords(p);
+  };
+  const auto product = [&](std::uint64_t m, int kernels) {
     std::vector<CorrelationId> ids;
-    EXPECT_TRUE(attribution_.begin_product(*thread_, ProductId{number}));
+    EXPECT_TRUE(attribution_.begin_product(*thread_, words(m)));
     for (int i = 0; i < kernels; ++i) {
       ids.push_back(static_cast<CorrelationId>(++correlation_));
       EXPECT_TRUE(attribution_.launch(*thread_, ids.back(), 1, {}, true));
@@ -360,9 +365,9 @@ TEST_F(DrainTest, KernelsGetTheProductTheyWereLaunchedFor) {
   // Not in the order of launches, and one with times that cannot be used.
   tick({record(one[0], now_ + 30), record(two[1], now_ + 20), record(other, now_), record(two[0], 0)});
   ASSERT_EQ(kept.records.size(), 3u);
-  EXPECT_EQ(kept.records[0].product, ProductId{4});
+  EXPECT_EQ(kept.records[0].product, attribution_.products().number_of(words(4)));
   EXPECT_TRUE(kept.records[0].first_of_product);
-  EXPECT_EQ(kept.records[1].product, ProductId{3});
+  EXPECT_EQ(kept.records[1].product, attribution_.products().number_of(words(3)));
   EXPECT_FALSE(kept.records[1].first_of_product);
   EXPECT_EQ(kept.records[2].product, ProductId::kNone);
   EXPECT_FALSE(kept.records[2].first_of_product);
