@@ -14,8 +14,6 @@ bool ends(FactKind kind) noexcept {
   return kind == FactKind::kPassEnd || kind == FactKind::kBackwardEnd || kind == FactKind::kUpdateEnd;
 }
 
-bool is_update(FactKind kind) noexcept { return kind == FactKind::kUpdateBegin || kind == FactKind::kUpdateEnd; }
-
 }  // namespace
 
 bool UpdateCycle::add(std::uint64_t optimizer) {
@@ -55,7 +53,7 @@ bool ProgramSteps::is_of_lead(const ProgramFact& fact) {
   }
   if (fact.thread != lead_) {
     // An optimizer may make its step as soon as the gradients are there, on the thread that computes them.
-    if (lead_in_backward_ && is_update(fact.kind)) return true;
+    if (lead_in_backward_ && (fact.kind == FactKind::kUpdateBegin || fact.kind == FactKind::kUpdateEnd)) return true;
     if (begins(fact.kind)) guests_.insert(fact.thread);
     if (ends(fact.kind)) guests_.erase(fact.thread);
     return false;
@@ -138,10 +136,8 @@ void ProgramSteps::learn() {
       before_.insert(key_of(fact));
     } else if (pass || fact.kind == FactKind::kBackwardBegin || fact.kind == FactKind::kUpdateBegin) {
       learner_in_step_ = true;
-      for (const Key& key : before_)
-        if (before_last_.contains(key)) belonging_.insert(key);
       for (const Key& key : before_last_)
-        if (!belonging_.contains(key)) separate_.insert(key);
+        (before_.contains(key) || belonging_.contains(key) ? belonging_ : separate_).insert(key);
       before_last_ = std::exchange(before_, {});
     }
   }
@@ -287,14 +283,24 @@ void ProgramSteps::follow(const ProgramFact& fact, Answer trains) {
   ++learnt_;
 }
 
-/// Passes whose gradients a backward pass computed; at the end of a step, those that no backward pass came for. In a
-/// step without any, gradients are computed in a way that is not reported.
+/// Passes whose gradients a backward pass computed; those that it left out wait for another one, until their module
+/// runs again. At the end of a step, the rest. In a step without any, gradients are computed in a way that is not
+/// reported.
 void ProgramSteps::count_trained(const ProgramFact& end, bool backward) {
   had_backward_ = had_backward_ || backward;
-  for (ProgramFact pass : std::exchange(trained_passes_, {})) {
-    const bool trained = backward ? !not_reached_.contains(pass.subject) : !had_backward_;
-    pass.at = end.at;
-    pass.launch = end.launch;
+  const std::vector<ProgramFact> passes = std::exchange(trained_passes_, {});
+  const auto newer = passes.begin() + static_cast<std::ptrdiff_t>(std::exchange(left_out_, 0));
+  for (auto at = passes.begin(); at != passes.end(); ++at) {
+    ProgramFact pass = *at;
+    const auto same = [&](const ProgramFact& other) { return other.subject == pass.subject; };
+    const bool again = at < newer && std::any_of(newer, passes.end(), same);
+    if (backward && !again && not_reached_.contains(pass.subject)) {
+      trained_passes_.push_back(pass);
+      ++left_out_;
+      continue;
+    }
+    const bool trained = backward ? !again : !had_backward_;
+    pass.at = end.at, pass.launch = end.launch;
     mark(ProgramMark::Kind::kWork, trained ? ProgramRegion::kStep : ProgramRegion::kForward, pass);
     if (trained && backward && (end.mode & ProgramFact::kReplayed) == 0)
       mark(ProgramMark::Kind::kWork, ProgramRegion::kBackward, pass);

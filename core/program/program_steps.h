@@ -68,8 +68,7 @@ class UpdateCycle {
 class ProgramSteps {
  public:
   static constexpr std::size_t kMostWaiting = 1u << 13;  ///< facts
-  static constexpr std::size_t kWithoutTraining =
-      128;  ///< facts, after which a program is taken for one that generates
+  static constexpr std::size_t kWithoutTraining = 128;   ///< facts: then a program is taken for one that generates
   static constexpr std::size_t kMostUnusedUpdates = 64;  ///< before an optimizer that makes none is forgotten
 
   void add(const ProgramFact& fact);
@@ -120,6 +119,7 @@ class ProgramSteps {
   std::vector<ProgramRegion> open_;          ///< inside a step
   std::optional<ProgramFact> update_;        ///< that runs, and where the last pass inside of its step(closure) ended
   std::vector<ProgramFact> trained_passes_;  ///< of this step, whose backward pass has not run
+  std::size_t left_out_ = 0;                 ///< of them, by a backward pass that has run
   std::set<std::uint64_t> not_reached_;      ///< modules that the backward pass at hand leaves out
   bool passes_seen_ = false;
   bool had_backward_ = false;  ///< this step

@@ -424,7 +424,8 @@ class Watch:
         self.models, self.measured = 0, FIRST_MEASURED - 1
         self.measuring = None
         self.capture = None  # (thread, facts) while a graph is made
-        self.trained, self.probed = {}, {}  # modules: weak; what their gradients were before a pass
+        # Modules: weak; what their gradients were before a pass; the same of a pass that a backward pass has left out.
+        self.trained, self.probed, self.passed = {}, {}, {}
         self.backward_on = None  # the thread that waits for a backward pass
         # While no optimizer was seen: the module whose gradients are zeroed; whether there are some; whether they are in use.
         self.optimizers, self.updated, self.computed, self.updates = False, 0, False, False
@@ -985,13 +986,14 @@ class Watch:
             parameters = [p for m in every_module(module) for p in parameters_of(m) if p.requires_grad]
             some = parameters[:: max(1, len(parameters) // PROBES)]
             found = self.trained[number] = (self.ref(module), [self.ref(p) for p in some])
+        self.passed.pop(number, None)
         if number not in self.probed and (len(self.trained) > 1 or self.steps < 4):
             self.probed[number] = [gradient_of(p()) for p in found[1]]
 
     def look_at_gradients(self):
         if not self.probed:
             return
-        probed, self.probed = self.probed, {}
+        probed, self.probed, self.passed = self.passed | self.probed, {}, {}
         if len(probed) < 2:
             return
         same = []
@@ -1002,6 +1004,7 @@ class Watch:
                     same.append(number)
         if len(same) < len(probed):
             for number in same:
+                self.passed[number] = probed[number]
                 self.say(NOT_REACHED, 0, number, 0)
 
     def fetch(self, frame, called):

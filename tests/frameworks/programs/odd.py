@@ -1,4 +1,4 @@
-"""Training loops that are no plain one: odd.py gan|critic|distill|rl|lengths|closure|embed|processor|handmade|recurrent|by-hand. The ranges note what they do, and hold their shape."""
+"""Training loops that are no plain one: odd.py gan|shared|critic|distill|rl|lengths|closure|embed|processor|handmade|recurrent|by-hand. The ranges note what they do, and hold their shape."""
 
 import sys
 
@@ -44,6 +44,25 @@ def adversaries(critics):
             critic(generator(torch.randn(64, WIDTH).cuda())).mean().neg().backward()
             of_generator.step()
             of_generator.zero_grad()
+
+
+def shared():
+    """One pass of the generator for both, and three backward passes, as in PyTorch's own DCGAN; now and then a picture for the log."""
+    generator, critic = perceptron(3, WIDTH), perceptron(2, 1)
+    of_generator, of_critic = torch.optim.Adam(generator.parameters()), torch.optim.Adam(critic.parameters())
+    fixed = torch.randn(32, WIDTH).cuda()
+    for i in range(40):
+        with range_of("step", batch=64):
+            if i % 10 == 5:
+                generator(fixed)
+            critic.zero_grad()
+            critic(torch.randn(64, WIDTH).cuda()).mean().backward()
+            fake = generator(torch.randn(64, WIDTH).cuda())
+            critic(fake.detach()).mean().neg().backward()
+            of_critic.step()
+            generator.zero_grad()
+            critic(fake).mean().backward()
+            of_generator.step()
 
 
 def distill():
@@ -247,6 +266,7 @@ def by_hand():
 
 {
     "gan": lambda: adversaries(1),
+    "shared": shared,
     "critic": lambda: adversaries(3),
     "distill": distill,
     "rl": rl,

@@ -307,6 +307,34 @@ TEST(ProgramSteps, APassThatNoGradientReachesRanForwardOnly) {
   EXPECT_EQ(p.count(Kind::kWork, Region::kBackward), 30u);
 }
 
+/// One pass of the generator serves both halves of a step: the critic's backward pass leaves it out, the generator's
+/// own reaches it. A picture for the log before that, made with gradients, is never trained.
+TEST(ProgramSteps, APassThatABackwardPassLeavesOutWaitsForAnother) {
+  Program p;
+  for (int i = 0; i < 10; ++i) {
+    const bool picture = i % 5 == 4;
+    if (picture) p.pass(1, kTrain);
+    p.pass(2, kTrain);
+    p.report(FactKind::kBackwardBegin);
+    if (picture) p.report(FactKind::kNotReached, 1);
+    p.report(FactKind::kBackwardEnd);
+    p.pass(1, kTrain);
+    p.pass(2, kTrain);
+    p.report(FactKind::kBackwardBegin);
+    p.report(FactKind::kNotReached, 1);
+    p.report(FactKind::kBackwardEnd);
+    p.update(51);
+    p.pass(2, kTrain);
+    p.backward();
+    p.update(50);
+  }
+  p.expect_well_formed();
+  EXPECT_EQ(p.spans().size(), 10u);
+  EXPECT_EQ(p.count(Kind::kWork, Region::kStep), 40u);
+  EXPECT_EQ(p.count(Kind::kWork, Region::kForward), 2u);
+  EXPECT_EQ(p.count(Kind::kWork, Region::kBackward), 40u);
+}
+
 TEST(ProgramSteps, WhereNoBackwardPassIsReportedPassesAreTrainedAllTheSame) {
   Program p;
   for (int i = 0; i < 5; ++i) {
