@@ -289,14 +289,14 @@ void ProgramSteps::follow(const ProgramFact& fact, Answer trains) {
 void ProgramSteps::count_trained(const ProgramFact& end, bool backward) {
   had_backward_ = had_backward_ || backward;
   const std::vector<ProgramFact> passes = std::exchange(trained_passes_, {});
-  const auto newer = passes.begin() + static_cast<std::ptrdiff_t>(std::exchange(left_out_, 0));
-  for (auto at = passes.begin(); at != passes.end(); ++at) {
-    ProgramFact pass = *at;
-    const auto same = [&](const ProgramFact& other) { return other.subject == pass.subject; };
-    const bool again = at < newer && std::any_of(newer, passes.end(), same);
+  for (ProgramFact pass : passes) {
+    const bool again =
+        pass.kind == FactKind::kNotReached && std::any_of(passes.begin(), passes.end(), [&](const ProgramFact& other) {
+          return other.subject == pass.subject && other.kind != FactKind::kNotReached;
+        });
     if (backward && !again && not_reached_.contains(pass.subject)) {
+      pass.kind = FactKind::kNotReached;
       trained_passes_.push_back(pass);
-      ++left_out_;
       continue;
     }
     const bool trained = backward ? !again : !had_backward_;

@@ -118,8 +118,7 @@ class ProgramSteps {
   std::vector<ProgramMark> marks_;
   std::vector<ProgramRegion> open_;          ///< inside a step
   std::optional<ProgramFact> update_;        ///< that runs, and where the last pass inside of its step(closure) ended
-  std::vector<ProgramFact> trained_passes_;  ///< of this step, whose backward pass has not run
-  std::size_t left_out_ = 0;                 ///< of them, by a backward pass that has run
+  std::vector<ProgramFact> trained_passes_;  ///< that wait for gradients; kNotReached: a backward pass left it out
   std::set<std::uint64_t> not_reached_;      ///< modules that the backward pass at hand leaves out
   bool passes_seen_ = false;
   bool had_backward_ = false;  ///< this step
