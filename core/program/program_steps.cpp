@@ -71,6 +71,7 @@ bool ProgramSteps::is_of_lead(const ProgramFact& fact) {
 void ProgramSteps::note_optimizer(const ProgramFact& fact) {
   const std::uint64_t optimizer = fact.subject;
   if (fact.kind == FactKind::kOptimizerGone) {
+    if (!ready_ && stepped_.contains(optimizer) && has_one_guess()) get_ready(), decide(false);
     made_.erase(optimizer);
     stepped_.erase(optimizer);
     cycle_.forget(optimizer);

@@ -206,6 +206,24 @@ TEST_F(ProgramRegionsTest, APassThatIsCompiledForAMinuteHasItsFlop) {
   EXPECT_EQ(region("forward").flop, 3 * 100.0);
 }
 
+TEST_F(ProgramRegionsTest, ARunOfOneStepHasIt) {
+  for (const bool made : {false, true}) {
+    windows.clear();
+    begin();
+    if (made) {
+      report(FactKind::kOptimizerMade, 50);
+      report(FactKind::kOptimizerMade, 51);
+      report(FactKind::kOptimizerGone, 51);
+    }
+    launch(3);  // the first copies
+    train();
+    report(FactKind::kOptimizerGone, 50);  // as the interpreter ends
+    finish();
+    EXPECT_EQ(region("step").instances, 1u) << made;
+    EXPECT_EQ(region("optimizer").launches, 5u) << made;
+  }
+}
+
 TEST_F(ProgramRegionsTest, WhereOnePassIsNotCountedThereIsNoFlop) {
   begin();
   for (int i = 0; i < 4; ++i) {

@@ -307,6 +307,23 @@ TEST(ProgramSteps, APassThatNoGradientReachesRanForwardOnly) {
   EXPECT_EQ(p.count(Kind::kWork, Region::kBackward), 30u);
 }
 
+TEST(ProgramSteps, ARunOfOneStepHasItThoughItsOptimizersAreGone) {
+  Program p;
+  p.report(FactKind::kOptimizerMade, 50);
+  p.report(FactKind::kOptimizerMade, 51);
+  p.pass(1, kTrain);
+  p.backward();
+  p.update(51);
+  p.pass(1, kTrain);
+  p.backward();
+  p.update(50);
+  p.report(FactKind::kOptimizerGone, 50);
+  p.report(FactKind::kOptimizerGone, 51);
+  p.end();
+  p.expect_well_formed();
+  EXPECT_EQ(p.spans().size(), 1u);
+}
+
 /// One pass of the generator serves both halves of a step: the critic's backward pass leaves it out, the generator's
 /// own reaches it. A picture for the log before that, made with gradients, is never trained.
 TEST(ProgramSteps, APassThatABackwardPassLeavesOutWaitsForAnother) {
