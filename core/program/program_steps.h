@@ -62,9 +62,9 @@ class UpdateCycle {
 ///     a teacher   passes without gradients before those of two steps in a row are a part of steps
 ///     evaluation  other passes without gradients between steps
 ///
-/// Part of that is known one step late only: the first step waits until an optimizer makes its second update, or is gone;
-/// one with an unknown pass before it waits for the next one; a program's first passes wait for a trained one. Others are
-/// reported as they happen. Where that takes too long, as while a model is compiled, flush() decides. [one thread]
+/// Part of it is known one step late: the first step waits until an optimizer makes its second update or is gone, one
+/// with an unknown pass before it waits for the next one, and a program's first passes wait for a trained one. Others
+/// are reported as they happen. Where that takes long, as while a model is compiled, flush() decides. [one thread]
 class ProgramSteps {
  public:
   static constexpr std::size_t kMostWaiting = 1u << 13;  ///< facts
