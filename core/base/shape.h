@@ -37,15 +37,13 @@ enum class ShapeSource : std::uint8_t {
 
 /// Every value optional: absent means unknown. All >= 0.
 struct Shape {
-  std::optional<std::int64_t> batch;    ///< sequences [seq]; kVision: images
-  std::optional<std::int64_t> seq_len;  ///< new tokens per sequence [token/seq]
-  std::optional<std::int64_t>
-      context;  ///< tokens already in the KV cache per sequence, before the first pass [token/seq]
-  std::optional<std::int64_t> new_tokens;  ///< decode passes inside the instance, one token per sequence each
-  std::optional<std::int64_t> tokens;      ///< total tokens, where the rest is not known [token]
-  std::optional<std::int64_t> gen_batch;   ///< kMixed: sequences that decode in the same pass [seq]
-  std::optional<std::int64_t>
-      gen_tokens;  ///< kMixed: tokens they feed in, more than gen_batch when speculating [token]
+  std::optional<std::int64_t> batch;        ///< sequences [seq]; kVision: images
+  std::optional<std::int64_t> seq_len;      ///< new tokens per sequence [token/seq]
+  std::optional<std::int64_t> context;      ///< tokens in the KV cache per sequence before the first pass [token/seq]
+  std::optional<std::int64_t> new_tokens;   ///< decode passes inside the instance, one token per sequence each
+  std::optional<std::int64_t> tokens;       ///< total tokens, where the rest is not known [token]
+  std::optional<std::int64_t> gen_batch;    ///< kMixed: sequences that decode in the same pass [seq]
+  std::optional<std::int64_t> gen_tokens;   ///< kMixed: their tokens, more than gen_batch when speculating [token]
   std::optional<std::int64_t> encoder_len;  ///< encoder tokens per sequence of an encoder-decoder model [token/seq]
 
   /// Takes from `other` every value that is absent here.

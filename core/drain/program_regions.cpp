@@ -57,7 +57,8 @@ void ProgramRegions::add_fact(const ProgramFact& fact) {
     return;
   }
   ProgramFact known = fact;
-  const auto model = models_.find(fact.model);
+  const auto model = models_.find(fact.model < kConfig ? fact.model : fact.model / kConfig);
+  if (fact.model >= kConfig) known.model = model != models_.end() ? model->first : fact.model % kConfig;
   // An encoder fills no cache, though its arguments may name one.
   if (model != models_.end() && model->second.spec().is_encoder)
     known.mode &= static_cast<std::uint8_t>(~ProgramFact::kCache);

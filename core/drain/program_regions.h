@@ -28,6 +28,7 @@ class ProgramRegions {
  public:
   static constexpr std::size_t kMostHeld = 1u << 17;        ///< records: 8 MiB
   static constexpr std::uint32_t kFirstCounted = 1u << 16;  ///< models from here on have no config
+  static constexpr std::uint32_t kConfig = 1u << 24;  ///< times its config's number, while that may not be readable
 
   /// \param given the model of the user's config; nullptr: none. \param detected nullptr: no detector.
   ProgramRegions(Ledger& ledger, const RegionRules& rules, const FlopsModel* given, DetectedRegions* detected);

@@ -163,8 +163,7 @@ Object* post(Object*, Object* const* arguments, std::ptrdiff_t count) noexcept {
     g_lost.store(true, std::memory_order_relaxed);
     return new_ref(g_api.yes);
   }
-  if (exchange->waiting.fetch_add(1, std::memory_order_relaxed) == kMostFacts / 2 && exchange->wake != nullptr)
-    exchange->wake();
+  if (exchange->waiting.fetch_add(1, std::memory_order_relaxed) == kMostFacts / 2) exchange->wake();
   return nothing();
 }
 
@@ -231,7 +230,8 @@ Object* tell(Object*, Object* const* arguments, std::ptrdiff_t count) noexcept {
     auto message = std::make_unique<InterpreterMessage>(
         InterpreterMessage{kind, number, text != nullptr ? std::string(text, static_cast<std::size_t>(length)) : ""});
     if (exchange->messages.push(message.get())) (void)message.release();
-  } catch (const std::bad_alloc&) {  // one fact less
+    if (kind == InterpreterMessage::Kind::kModel) exchange->wake();  // until then its products are counted
+  } catch (const std::bad_alloc&) {                                  // one fact less
   }
   return nothing();
 }

@@ -30,7 +30,8 @@ class Interpreter {
   /// the calling one; else on a new thread, since a main thread that waits runs nothing. Once in a process.
   /// No effect without an interpreter, or in one that ends.
   /// \param layers the layers of a model, too
-  /// \param wake [host threads] called when half of the room for facts is used: the drain should take them now.
+  /// \param wake [host threads] called for a config, and when half of the room for facts is used: the drain should
+  /// look.
   static void enter(bool layers, void (*wake)()) noexcept;
   /// [mfu-drain] Where torch was not imported yet: the same again, once it is.
   static void look_again() noexcept;

@@ -23,6 +23,7 @@ BEGINS, ENDS = (PASS_BEGIN, BACKWARD_BEGIN, UPDATE_BEGIN), (PASS_END, BACKWARD_E
 REPLAY = 100  # the end of a call that replays a graph
 USED, MODEL, STOPPED, NOT_YET = range(4)  # kinds of tell()
 FIRST_MEASURED = 1 << 16  # numbers of models whose FLOP are counted here: one for each shape of its arguments
+OF_CONFIG = 1 << 24  # times the number of a config that nobody has read yet: if it can be read, that counts
 MOST_MODELS, MOST_MEASURED = 64, 1024
 EVENTS = ("PY_START", "PY_RETURN", "CALL", "C_RETURN")
 TOOLS = (3, 4)  # ids of sys.monitoring without a meaning
@@ -82,6 +83,8 @@ class Measured:
         # FLOP forward of products that no module with a matrix makes, as in hand-written attention; asked for since the last
         # module, for one that has not returned yet.
         self.activations = self.asked = 0
+        # Modules with matrices that ran; whether cuBLAS was asked for the product of each that is known.
+        self.called, self.all_asked = set(), True
         self.parameters, self.seen, self.codes = {}, set(), {}  # elements of matrices; code objects
         self.whole = True
         # Of the module that torch.compile made and that runs: FLOP that were traced; modules that ran in the interpreter.
@@ -110,6 +113,7 @@ class Measured:
         if self.watch.call is not None and frame.f_code is self.watch.call.ref():  # a forward() speaks for itself
             return self.add_part(module, frame) if is_compiled(module) else None
         values, weights = plain(module), matrices_of(module)
+        self.called.add(id(module))
         nn = self.watch.torch.nn
         if issubclass(type(module), nn.MultiheadAttention):
             return self.add_projections(module, values, frame)
@@ -185,6 +189,7 @@ class Measured:
     def add_forward(self, forward):
         self.forward += forward
         products, self.asked = self.asked + asked(), 0
+        self.all_asked = self.all_asked and products >= forward
         self.activations += products - forward if products >= forward else products  # cuDNN's are not asked of cuBLAS
 
     def attend(self, frame, offset, query):
@@ -313,10 +318,15 @@ class Measured:
     def finish(self):
         """(FLOP forward, backward), None where they are not known."""
         self.activations += self.asked + asked()
-        if not self.graphs and self.activations:
-            self.forward += self.activations
-            self.backward += 2 * self.activations * self.gradients
-        unseen = sum(count for one, count in self.parameters.items() if one not in self.seen)
+        if self.graphs:
+            self.activations, self.all_asked = 0, False
+        self.forward += self.activations
+        self.backward += 2 * self.activations * self.gradients
+        # Where cuBLAS was asked for these products and no other, a module that did not run made none: an encoder, while its
+        # decoder generates.
+        every = self.all_asked and not self.activations
+        unseen = self.parameters.keys() - self.seen
+        unseen = sum(self.parameters[one] for one in unseen if one[0] in self.called or not every)
         if not self.whole or not self.forward or unseen > MOST_UNSEEN * sum(self.parameters.values()):
             return None
         return self.forward, self.backward
@@ -742,8 +752,8 @@ class Watch:
         if seq_len >= 0 and (cache is not None or values.get("use_cache") is True):
             mode |= CACHE
             context = self.context(cache, seq_len) if cache is not None else 0
-        if model == 0:
-            model = self.measured_number(module, values, mode)
+        if model == 0 or model in self.unsure:
+            model = model * OF_CONFIG + self.measured_number(module, values, mode, context)
         if trainable and mode & GRADIENTS:
             self.probe(module)
         elif self.updated and not self.stack()[:-1]:  # before an evaluation
@@ -817,6 +827,8 @@ class Watch:
 
     def context(self, cache, seq_len):
         """Tokens that are in a cache before a pass; counted here where no shape says it, since to ask may be to ask the GPU."""
+        inner = own(cache, "self_attention_cache")  # of a decoder, beside that of what its encoder read
+        cache = inner if inner is not None else cache
         if type(cache).__name__ == "DynamicCache":
             layers = own(cache, "layers")
             keys = own(layers[0], "keys") if type(layers) is list and layers else None
@@ -861,9 +873,11 @@ class Watch:
 
     # --- models without a config ------------------------------------------------------------------------------------
 
-    def measured_number(self, module, values, mode):
+    def measured_number(self, module, values, mode, context):
         """The number of this module with arguments of these shapes; the first time, its products are counted while it runs."""
-        key = [id(module), mode]
+        if mode & CACHE and context < 0:
+            return 0
+        key = [id(module), mode, context]
         try:
             for value in arguments(values):
                 kind = type(value)

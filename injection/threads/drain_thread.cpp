@@ -480,14 +480,14 @@ void DrainThread::take_program() {
 /// A model's own config, as the program has it.
 void DrainThread::take_model(const InterpreterMessage& message) {
   Result<Architecture> read = read_model(message.text, "");
-  Interpreter::answer(message.number, read.ok());
-  if (!read) {
-    parts_.sink.say("interpreter", "the config of the program's model cannot be read, its products are counted: " +
-                                       read.error().message);
-    return;
-  }
-  FlopsModel model = FlopsModel::make(std::move(*read), {});
-  account_->program()->add_model(message.number, std::move(model));
+  std::optional<FlopsModel> model;
+  if (read) model = FlopsModel::make(std::move(*read), {});
+  const Work work = model ? model->work(Phase::kForward, {1, 128, {}, {}, {}, {}, {}, {}}) : Work{};
+  Interpreter::answer(message.number, work.flop_known);
+  if (work.flop_known) return account_->program()->add_model(message.number, std::move(*model));
+  parts_.sink.say("interpreter",
+                  "the config of the program's model does not give its FLOP, its products are counted: " +
+                      (model ? std::string("it needs ") + work.missing : read.error().message));
 }
 
 void DrainThread::say_what_is_detected() {

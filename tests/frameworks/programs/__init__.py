@@ -73,6 +73,13 @@ def nanogpt(*words):
     return Program(words, ["-c", str(EXAMPLES / "nanogpt/config.json")], model=GPT2, detected={"step": 4}, warm=len(words) > 7)
 
 
+def t5_attention(shape):
+    """Two layers of 8 x 64 in each half; all pairs of what the encoder reads, of the decoder's tokens and of the two."""
+    encoder, read, new = shape.get("encoder", 0), shape.get("read", shape.get("encoder", 0)), shape.get("new", 0)
+    pairs = encoder * encoder + new * (new + shape.get("context", 0)) + new * read
+    return 4 * 2 * 8 * 64 * shape["batch"] * pairs * shape.get("passes", 1)
+
+
 def train(model, dimensions, **more):
     words = [HERE / "train.py", "--config", MODELS / model]
     return Program(words, ["-c", str(MODELS / model)], model=dimensions, detected={"step": 4}, **more)
@@ -223,6 +230,7 @@ PROGRAMS = {
     "handmade": odd("handmade", model=None),
     "recurrent": odd("recurrent", model=None),
     "by-hand": odd("by-hand", model=None),
+    "seq2seq": odd("seq2seq", model=None, unseen=t5_attention, allowed=(r"\[mfu\] the config of .* products are counted: it needs encoder_len",)),
     # Queries see all keys, and not half of them.
     "embed": odd(
         "embed",

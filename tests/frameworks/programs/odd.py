@@ -1,10 +1,10 @@
-"""Training loops that are no plain one: odd.py gan|shared|critic|distill|rl|lengths|closure|embed|processor|handmade|recurrent|by-hand. The ranges note what they do, and hold their shape."""
+"""Training loops that are no plain one: odd.py gan|shared|critic|distill|rl|lengths|closure|embed|processor|handmade|recurrent|by-hand|seq2seq. The ranges note what they do, and hold their shape."""
 
 import sys
 
 import torch
 from torch import nn
-from transformers import AutoConfig, AutoModelForCausalLM, BertConfig, BertModel
+from transformers import AutoConfig, AutoModelForCausalLM, BertConfig, BertModel, T5Config, T5ForConditionalGeneration
 
 CONFIG = sys.argv[2]
 WIDTH = 512
@@ -264,6 +264,29 @@ def by_hand():
                     model(torch.randn(64, WIDTH).cuda())
 
 
+def seq2seq():
+    """A config does not say how many tokens the encoder reads. While the decoder generates, its encoder does not run."""
+    config = T5Config(vocab_size=1000, d_model=WIDTH, d_kv=64, d_ff=1024, num_layers=2, num_heads=8, decoder_start_token_id=0)
+    with torch.device("cuda"):
+        model = T5ForConditionalGeneration(config).train()
+    optimizer = torch.optim.AdamW(model.parameters(), fused=True)
+    for _ in range(10):
+        with range_of("step", batch=4, encoder=64, new=32, passes=3):
+            model(input_ids=tokens(4, 64), labels=tokens(4, 32)).loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+    model.eval()
+    with torch.no_grad():
+        for _ in range(2):
+            with range_of("eval", batch=4, encoder=64):
+                read = model.encoder(tokens(4, 64))
+            cache = None
+            for context in (0, *range(4, 16)):
+                new = 1 if context else 4
+                with range_of("decode" if context else "prefill", batch=4, read=64, new=new, context=context):
+                    cache = model(encoder_outputs=read, decoder_input_ids=tokens(4, new), past_key_values=cache, use_cache=True).past_key_values
+
+
 {
     "gan": lambda: adversaries(1),
     "shared": shared,
@@ -277,6 +300,7 @@ def by_hand():
     "handmade": handmade,
     "recurrent": recurrent,
     "by-hand": by_hand,
+    "seq2seq": seq2seq,
 }[sys.argv[1]]()
 torch.cuda.synchronize()
 print("done")

@@ -182,6 +182,29 @@ TEST_F(ProgramRegionsTest, AStepWithoutAConfigIsTheSumOfThePassesThatWereCounted
   EXPECT_EQ(region("step").kernels, 6u * 45);
 }
 
+/// While nobody has read the config that a model has, its products are counted, too: the config counts if it can be
+/// read.
+TEST_F(ProgramRegionsTest, APassWithAConfigThatWasNotReadYetHasItsFlop) {
+  for (const bool readable : {false, true}) {
+    windows.clear();
+    begin();
+    if (readable) program->add_model(3, model_from(kLarge));
+    for (int i = 0; i < 4; ++i) {
+      pass(1, kTrain,
+           i == 0 ? 3 * ProgramRegions::kConfig + ProgramRegions::kFirstCounted
+                  : (readable ? 3 : ProgramRegions::kFirstCounted));
+      if (i == 0) counted(ProgramRegions::kFirstCounted, 100, 200);
+      report(FactKind::kBackwardBegin);
+      report(FactKind::kBackwardEnd);
+      update();
+    }
+    finish();
+    const double each = readable ? flop_of(kLarge, Phase::kForward, 2, 16) : 100.0;
+    EXPECT_EQ(region("forward").instances, 4u);
+    EXPECT_NEAR(region("forward").flop.value_or(0), 4 * each, 1) << readable;
+  }
+}
+
 TEST_F(ProgramRegionsTest, APassThatIsCompiledForAMinuteHasItsFlop) {
   begin();
   report(FactKind::kOptimizerMade, 50);
