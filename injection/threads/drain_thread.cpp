@@ -482,7 +482,9 @@ void DrainThread::take_model(const InterpreterMessage& message) {
   Result<Architecture> read = read_model(message.text, "");
   std::optional<FlopsModel> model;
   if (read) model = FlopsModel::make(std::move(*read), {});
-  const Work work = model ? model->work(Phase::kForward, {1, 128, {}, {}, {}, {}, {}, {}}) : Work{};
+  Work work = model ? model->work(Phase::kForward, {1, 128, {}, {}, {}, {}, {}, {}}) : Work{};
+  if (work.flop_known && model->spec().vision && !model->spec().is_vision_only())  // a pass names no images
+    work.flop_known = false, work.missing = "images";
   Interpreter::answer(message.number, work.flop_known);
   if (work.flop_known) return account_->program()->add_model(message.number, std::move(*model));
   parts_.sink.say("interpreter",

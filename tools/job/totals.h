@@ -23,8 +23,7 @@ struct JobTotals {
   std::optional<double> mfu, hfu, mbu;
   /// Bounds from below, only where no rank's figure is known: a rank without any bound counts as nothing done.
   std::optional<double> mfu_lower, mbu_lower;
-  std::optional<double>
-      seen;  ///< share of the matmul time whose FLOP are known; none: calls were not watched, or none ran
+  std::optional<double> seen;         ///< share of the matmul time whose FLOP are known; none: calls were not watched
   bool hfu_of_seen = false;           ///< hfu is of the products that ran
   std::string suspect;                ///< why a ratio is beyond 100 %; empty: none is
   std::optional<double> busy;         ///< sum busy / sum elapsed, over the ranks whose device activity is known

@@ -48,8 +48,7 @@ struct Comparison {
   const Job* b = nullptr;
   std::vector<ComparedRegion> regions;  ///< in the order of the runs, `total` last
   std::vector<Difference> differences;  ///< config, model, GPUs, peak, versions
-  std::vector<std::string>
-      remarks;  ///< differences that make the two hard to compare: GPU, peak, dtype, convention, ranks
+  std::vector<std::string> remarks;     ///< differences in GPU, peak, dtype, convention, ranks: hard to compare
 };
 
 /// `a` and `b` must outlive the result.

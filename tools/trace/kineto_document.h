@@ -30,8 +30,7 @@ class KinetoDocument {
   static constexpr std::size_t kPieceBytes = 512 * 1024;  // read and parsed at once: fits the second-level cache
   static constexpr std::size_t kLargestValueBytes = 256u << 20u;  // one event or metadata value; beyond it: refused
   static constexpr std::size_t kHeadroom = 64;                    // room before the first byte, for the `[` put there
-  static constexpr std::size_t kTailroom =
-      simdjson::SIMDJSON_PADDING + 1;  // simdjson asks for so much behind the added `]`
+  static constexpr std::size_t kTailroom = simdjson::SIMDJSON_PADDING + 1;  // it asks for so much behind the added `]`
 
   KinetoDocument(ByteSource source, const ReadProgress& progress)
       : source_(std::move(source)), progress_(progress), piece_bytes_(piece_bytes_for(source_)) {

@@ -1,10 +1,18 @@
-"""Training loops that are no plain one: odd.py gan|shared|critic|distill|rl|lengths|closure|embed|processor|handmade|recurrent|by-hand|seq2seq. The ranges note what they do, and hold their shape."""
+"""Training loops that are no plain one: odd.py gan|shared|critic|distill|rl|lengths|closure|embed|processor|handmade|recurrent|by-hand|seq2seq|pictures. The ranges note what they do, and hold their shape."""
 
 import sys
 
 import torch
 from torch import nn
-from transformers import AutoConfig, AutoModelForCausalLM, BertConfig, BertModel, T5Config, T5ForConditionalGeneration
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    BertConfig,
+    BertModel,
+    LlavaConfig,
+    T5Config,
+    T5ForConditionalGeneration,
+)
 
 CONFIG = sys.argv[2]
 WIDTH = 512
@@ -287,6 +295,32 @@ def seq2seq():
                     cache = model(encoder_outputs=read, decoder_input_ids=tokens(4, new), past_key_values=cache, use_cache=True).past_key_values
 
 
+class Pictures(nn.Module):
+    """The config of a model that sees: a pass's shape does not say how many pictures it was given."""
+
+    def __init__(self):
+        super().__init__()
+        self.config = LlavaConfig()
+        self.words, self.tower, self.out = nn.Embedding(1000, WIDTH), nn.Linear(768, WIDTH), nn.Linear(WIDTH, 1000)
+
+    def forward(self, input_ids, pixel_values=None):
+        x = self.words(input_ids)
+        if pixel_values is not None:
+            x = torch.cat((self.tower(pixel_values), x), 1)
+        return self.out(x)
+
+
+def pictures():
+    model = Pictures().cuda().train()
+    optimizer = torch.optim.AdamW(model.parameters(), fused=True)
+    for i in range(20):
+        pixels = torch.randn(4, 64, 768).cuda() if i % 3 else None
+        with range_of("step", batch=4, seq_len=128):
+            model(input_ids=tokens(4, 128), pixel_values=pixels).square().mean().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+
+
 {
     "gan": lambda: adversaries(1),
     "shared": shared,
@@ -301,6 +335,7 @@ def seq2seq():
     "recurrent": recurrent,
     "by-hand": by_hand,
     "seq2seq": seq2seq,
+    "pictures": pictures,
 }[sys.argv[1]]()
 torch.cuda.synchronize()
 print("done")
