@@ -106,8 +106,7 @@ ProgramSteps::Answer ProgramSteps::trains(std::size_t at, bool all) const {
 }
 
 std::optional<std::size_t> ProgramSteps::end_of(std::size_t begin) const {
-  std::size_t depth = 0;
-  for (std::size_t i = begin; i < waiting_.size(); ++i) {
+  for (std::size_t i = begin, depth = 0; i < waiting_.size(); ++i) {
     if (begins(waiting_[i].kind)) ++depth;
     if (ends(waiting_[i].kind) && --depth == 0) return i;
   }
@@ -163,10 +162,8 @@ void ProgramSteps::flush() {
 void ProgramSteps::decide(bool all) {
   learn();
   while (!waiting_.empty()) {
-    if (!in_step_) {
-      if (!decide_between_steps(all)) return;
-      continue;
-    }
+    if (!in_step_ && !decide_between_steps(all)) return;
+    if (!in_step_) continue;
     const Answer trained = waiting_.front().kind == FactKind::kPassBegin ? trains(0, all) : Answer::kNo;
     if (trained == Answer::kUnknown) return;
     const ProgramFact fact = waiting_.front();
@@ -262,6 +259,8 @@ void ProgramSteps::follow(const ProgramFact& fact, Answer trains) {
     open(ProgramRegion::kBackward, fact);
   } else if (fact.kind == FactKind::kNotReached) {
     not_reached_.insert(fact.subject);
+  } else if (fact.kind == FactKind::kMoreWork) {
+    mark(ProgramMark::Kind::kWork, fact.mode == 0 ? ProgramRegion::kForward : ProgramRegion::kBackward, fact);
   } else if (fact.kind == FactKind::kUpdateBegin) {
     update_ = fact;
   } else if (ends(fact.kind)) {

@@ -16,7 +16,7 @@ post, tell, refused, guard, at_end, asked, layers = (
 
 # FactKind
 PASS_BEGIN, PASS_END, BACKWARD_BEGIN, BACKWARD_END, UPDATE_BEGIN, UPDATE_END, MADE, GONE, FETCH = range(9)
-PASS_WORK, NOT_REACHED, LAYER = 9, 10, 11
+PASS_WORK, NOT_REACHED, MORE_WORK, LAYER = 9, 10, 11, 12
 GRADIENTS, TRAINING, TRAINABLE, CACHE, REPLAYED = 1, 2, 4, 8, 16  # ProgramFact
 OF_BACKWARD = 1
 BEGINS, ENDS = (PASS_BEGIN, BACKWARD_BEGIN, UPDATE_BEGIN), (PASS_END, BACKWARD_END, UPDATE_END)
@@ -436,7 +436,7 @@ class Watch:
         self.capture = None  # (thread, facts) while a graph is made
         # Modules: weak; what their gradients were before a pass; the same of a pass that a backward pass has left out.
         self.trained, self.probed, self.passed = {}, {}, {}
-        self.backward_on = None  # the thread that waits for a backward pass
+        self.backward_on, self.again = None, False  # the thread that waits for a backward pass; gradients have gradients
         # While no optimizer was seen: the module whose gradients are zeroed; whether there are some; whether they are in use.
         self.optimizers, self.updated, self.computed, self.updates = False, 0, False, False
         self.layers = Layers(self) if layers else None
@@ -466,6 +466,7 @@ class Watch:
         self.watch(code_of(own(optimizer, "__init__")), self.made, None, False)
         self.watch(code_of(own(torch.nn.Module, "zero_grad")), self.zeroes, None, False)
         self.watch(code_of(attribute("torch.autograd", "backward")), self.backward, self.leave)
+        self.watch(code_of(attribute("torch.autograd", "grad")), self.gradients, None, False)
         loader = attribute("torch.utils.data.dataloader", "_BaseDataLoaderIter")
         self.watch(code_of(own(loader, "__next__")), self.fetch, None, False)
         graph = attribute("torch.cuda.graphs", "CUDAGraph")
@@ -748,6 +749,10 @@ class Watch:
         # torch.compile's own module has a property of that name.
         training = own(plain(module)["_modules"].get("_orig_mod") if compiled else module, "training") is True
         mode = (GRADIENTS if self.torch.is_grad_enabled() else 0) | (TRAINING if training else 0) | trainable
+        # A frozen module that hands gradients on to what it was given, as a loss network: no config says so.
+        subject = id(module)
+        if mode & GRADIENTS and not trainable and self.needs_gradients(values):
+            mode, model, subject = mode | TRAINING | TRAINABLE, 0, subject + 1  # no object's: without that it is not trained
         context = -1
         if seq_len >= 0 and (cache is not None or values.get("use_cache") is True):
             mode |= CACHE
@@ -758,7 +763,7 @@ class Watch:
             self.probe(module)
         elif self.updated and not self.stack()[:-1]:  # before an evaluation
             self.end_update()
-        self.say(PASS_BEGIN, mode, id(module), model, batch, seq_len, context, tokens)
+        self.say(PASS_BEGIN, mode, subject, model, batch, seq_len, context, tokens)
         if self.layers is not None:
             self.layers.pass_begins(module)
 
@@ -849,6 +854,9 @@ class Watch:
             if value is not None and self.is_tensor(value) and value.dim() >= least_dim:
                 return value
         return None
+
+    def needs_gradients(self, values):
+        return any(self.is_tensor(value) and value.requires_grad for value in arguments(values) if value is not None)
 
     def shape(self, values, more):
         """(batch, seq_len, tokens) of a call's arguments, -1 where it does not say: no tensor is read."""
@@ -974,7 +982,14 @@ class Watch:
 
     # --- backward passes, updates and batches -----------------------------------------------------------------------
 
+    def gradients(self, frame, called):
+        """Gradients that have gradients again: how many FLOP those will have is not known."""
+        if frame.f_locals.get("create_graph") is True:
+            self.say(MORE_WORK, 0, 0, 0, 1)
+            self.again = True
+
     def backward(self, frame, called):
+        self.gradients(frame, called)
         stack = self.stack()
         # Checkpoints compute gradients inside of a backward pass, on the thread that works for it.
         thread = self.ident()
@@ -987,6 +1002,9 @@ class Watch:
             self.learn_again()
         self.passes_before = self.passes
         self.say(BACKWARD_BEGIN, 0, 0, 0)
+        if self.again:
+            self.again = False
+            self.say(MORE_WORK, 1, 0, 0, 1)
         if self.layers is not None:
             self.layers.backward_begins()
 

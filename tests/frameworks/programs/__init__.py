@@ -234,6 +234,7 @@ PROGRAMS = {
     "recurrent": odd("recurrent", model=None),
     "by-hand": odd("by-hand", model=None),
     "seq2seq": odd("seq2seq", model=None, unseen=t5_attention, allowed=(COUNTED + "it needs encoder_len",)),
+    "loss-network": odd("loss-network", model=None),
     "pictures": odd("pictures", model=None, allowed=(COUNTED + "it needs images",)),
     # Queries see all keys, and not half of them.
     "embed": odd(

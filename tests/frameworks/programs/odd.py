@@ -1,4 +1,4 @@
-"""Training loops that are no plain one: odd.py gan|shared|critic|distill|rl|lengths|closure|embed|processor|handmade|recurrent|by-hand|seq2seq|pictures. The ranges note what they do, and hold their shape."""
+"""Training loops that are no plain one: odd.py gan|shared|critic|distill|rl|lengths|closure|embed|processor|handmade|recurrent|by-hand|seq2seq|pictures|loss-network. The ranges note what they do, and hold their shape."""
 
 import sys
 
@@ -321,6 +321,21 @@ def pictures():
             optimizer.zero_grad()
 
 
+def loss_network():
+    """A frozen network measures what another one makes: gradients go through it, and it also looks at what needs none."""
+    judge, maker = perceptron(2, 64).eval(), perceptron(2, WIDTH)
+    for parameter in judge.parameters():
+        parameter.requires_grad = False
+    optimizer = torch.optim.Adam(maker.parameters())
+    for _ in range(20):
+        x = torch.randn(64, WIDTH).cuda()
+        with range_of("step", batch=64):
+            wanted = judge(x)
+            (judge(maker(x)) - wanted).square().mean().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+
+
 {
     "gan": lambda: adversaries(1),
     "shared": shared,
@@ -336,6 +351,7 @@ def pictures():
     "by-hand": by_hand,
     "seq2seq": seq2seq,
     "pictures": pictures,
+    "loss-network": loss_network,
 }[sys.argv[1]]()
 torch.cuda.synchronize()
 print("done")

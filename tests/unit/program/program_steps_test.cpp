@@ -307,6 +307,23 @@ TEST(ProgramSteps, APassThatNoGradientReachesRanForwardOnly) {
   EXPECT_EQ(p.count(Kind::kWork, Region::kBackward), 30u);
 }
 
+TEST(ProgramSteps, GradientsOfGradientsAreWorkOfTheStepAndOfItsBackwardPass) {
+  Program p;
+  for (int i = 0; i < 4; ++i) {
+    p.pass(1, kTrain);
+    p.report(FactKind::kMoreWork);
+    p.report(FactKind::kBackwardBegin);
+    p.report(FactKind::kMoreWork, 0, 1);
+    p.report(FactKind::kBackwardEnd);
+    p.update(50);
+  }
+  p.end();
+  p.expect_well_formed();
+  EXPECT_EQ(p.spans().size(), 4u);
+  EXPECT_EQ(p.count(Kind::kWork, Region::kForward), 4u);
+  EXPECT_EQ(p.count(Kind::kWork, Region::kBackward), 8u);
+}
+
 TEST(ProgramSteps, ARunOfOneStepHasItThoughItsOptimizersAreGone) {
   Program p;
   p.report(FactKind::kOptimizerMade, 50);
