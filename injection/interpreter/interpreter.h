@@ -13,10 +13,11 @@ namespace mfu {
 struct InterpreterMessage {
   enum class Kind : std::uint8_t {
     kUsed,     ///< the program is watched: a line for people
-    kModel,    ///< `text` is the config of model `number`, JSON
+    kModel,    ///< `text` is the config of model `number`, JSON; plus kRanks for each rank that shares its work
     kStopped,  ///< nothing is reported from now on: why; `number`: the line of a fault, or 0
     kNotYet,   ///< torch is not imported
   };
+  static constexpr std::uint32_t kRanks = 1u << 8;
   Kind kind = Kind::kNotYet;
   std::uint32_t number = 0;
   std::string text;

@@ -23,6 +23,7 @@ BEGINS, ENDS = (PASS_BEGIN, BACKWARD_BEGIN, UPDATE_BEGIN), (PASS_END, BACKWARD_E
 REPLAY = 100  # the end of a call that replays a graph
 USED, MODEL, STOPPED, NOT_YET = range(4)  # kinds of tell()
 FIRST_MEASURED = 1 << 16  # numbers of models whose FLOP are counted here: one for each shape of its arguments
+RANKS = 1 << 8  # times the ranks that share the work of a model, beside its number
 OF_CONFIG = 1 << 24  # times the number of a config that nobody has read yet: if it can be read, that counts
 MOST_MODELS, MOST_MEASURED = 64, 1024
 EVENTS = ("PY_START", "PY_RETURN", "CALL", "C_RETURN")
@@ -119,12 +120,15 @@ class Measured:
             return self.add_projections(module, values, frame)
         if issubclass(type(module), kinds_of_module("RNNBase", "RNNCellBase")):
             return self.add_recurrent(module, frame)
-        given = self.watch.first_tensor(arguments(frame.f_locals), 1)
+        shared = self.watch.first_tensor(arguments(frame.f_locals), 1)
+        given = local(shared)
         if type(result) is tuple and result:
             result = result[0]
+        result = local(result)
         if len(weights) != 1 or given is None or not self.watch.is_tensor(result) or not given.is_floating_point():
             return None
         (name, weight), out = weights[0], whole(result.numel())
+        trained, weight = weight, local(weight)
         shape = weight_shape(weight)
         if out < 0 or not shape:
             return None
@@ -135,7 +139,9 @@ class Measured:
             forward = 2 * whole(given.numel()) * weight.numel() // shape[0]
         elif len(shape) > 2:
             forward = 2 * out * (weight.numel() // shape[0])
-        elif type(inputs) is int:
+        elif whole(result.shape[-1]) == shape[0] and whole(given.shape[-1]) == shape[1]:
+            forward = 2 * out * shape[1]
+        elif type(inputs) is int:  # packed
             forward = 2 * out * inputs
         elif whole(result.shape[-1]) == shape[0]:
             forward = 2 * out * shape[1]
@@ -145,7 +151,7 @@ class Measured:
             return None
         self.ran.add(id(module))
         self.seen.add((id(module), name))
-        self.count(forward, weight, given)
+        self.count(forward, trained, shared)
         return None
 
     def add_projections(self, module, values, frame):
@@ -223,6 +229,7 @@ class Measured:
 
     def add_attention(self, query, key, causal, tokens=-2):
         """`tokens`: the dimension that counts them."""
+        query, key = local(query), local(key)
         sizes, keys = [*map(size_of, query.shape)], size_of(key.shape[tokens])
         queries, width, batch = sizes.pop(tokens), sizes.pop(), sizes
         if min(*batch, queries, width, keys) < 0:
@@ -786,9 +793,12 @@ class Watch:
         if len(self.known) > MOST_CODES:
             self.known.clear()
         trains = [p.requires_grad for m in every_module(module) for p in parameters_of(m)]
+        if not trains:  # no model: an activation, a loss, a sampler
+            return None
         inside = unwrapped(module)
-        # A config does not say what is frozen, so that the products are counted where they run.
-        number = 0 if any(trains) and not all(trains) else self.number_of(inside, own(inside, "config"))
+        # A config does not say what is frozen or another rank's, so that the products are counted where they run.
+        counted = (any(trains) and not all(trains)) or shares(module)
+        number = 0 if counted else self.number_of(inside, own(inside, "config"))
         compiled = (plain(module).get("_modules") or NOTHING).get("_orig_mod") is not None
         found = self.known[id(module)] = (self.ref(module), TRAINABLE if any(trains) else 0, number, compiled)
         return found
@@ -803,8 +813,9 @@ class Watch:
                 self.known.clear()
                 self.refs.clear()
 
-    def number_of(self, owner, config):
-        """The number of the model, 0 where its config cannot be read; hands the config over the first time."""
+    def number_of(self, owner, config, ranks=1):
+        """The number of the model, 0 where its config cannot be read; hands the config over the first time. `ranks` share
+        its work."""
         seen = self.refs.get(id(owner))
         if seen is not None and seen[0]() is owner:
             return seen[1]
@@ -812,12 +823,12 @@ class Watch:
             text = text_of(owner, config, self.torch)
         except Exception:  # of the program's to_dict()
             text = None
-        number = self.numbers.get(text, 0)
+        number = self.numbers.get((text, ranks), 0)
         if text is not None and number == 0 and self.models < MOST_MODELS:
             self.models += 1
-            number = self.numbers[text] = self.models
+            number = self.numbers[text, ranks] = self.models
             self.unsure.add(number)
-            tell(MODEL, number, text)
+            tell(MODEL, number + RANKS * ranks, text)
         if number in self.unread:
             number = 0
         self.keep(id(owner), owner, number)
@@ -1159,9 +1170,9 @@ class Watch:
     def cache_resets(self, frame, called):
         self.local.cached = (None, 0)
 
-    def engine_pass(self, owner, config, reads, read_tokens, read_context, writes, write_tokens, write_context):
+    def engine_pass(self, owner, config, ranks, reads, read_tokens, read_context, writes, write_tokens, write_context):
         """A pass of a server: sequences that it reads and writes, their new tokens, and the tokens before them."""
-        model = self.number_of(owner, config)
+        model = self.number_of(owner, config, ranks)
         if reads == 0:
             context = (write_context + writes // 2) // max(1, writes)
             self.say(PASS_BEGIN, CACHE, id(owner), model, writes, 1, context, write_tokens if write_tokens != writes else -1)
@@ -1174,7 +1185,7 @@ class Watch:
             self.layers.pass_begins(inside)
 
     def vllm_begins(self, frame, called):
-        runner, scheduled = frame.f_locals["self"], frame.f_locals["scheduler_output"]
+        runner, scheduled = first_two(frame)
         self.vllm_sampled(frame, called)  # an exception left the last one
         self.enter(frame, called, None)
         tokens = scheduled.num_scheduled_tokens
@@ -1189,13 +1200,14 @@ class Watch:
             place = 0 if request in new or count > 1 else 3
             for offset, value in enumerate((1, count, before.get(request, 0))):
                 sums[place + offset] += value
-        self.engine_pass(runner, runner.model_config.hf_config, *sums)
+        parallel = getattr(runner, "parallel_config", None)
+        ranks = getattr(parallel, "tensor_parallel_size", 1) * getattr(parallel, "pipeline_parallel_size", 1)
+        self.engine_pass(runner, runner.model_config.hf_config, ranks, *sums)
         self.local.vllm = id(runner)
 
     def vllm_launched(self, frame, called):
         self.leave(frame, called)
-        runner = frame.f_locals["self"]
-        if getattr(runner, "execute_model_state", 0) is None:  # nothing is left to sample
+        if getattr(receiver(frame), "execute_model_state", 0) is None:  # nothing is left to sample
             self.vllm_sampled(frame, called)
 
     def vllm_sampled(self, frame, called):
@@ -1204,13 +1216,16 @@ class Watch:
             self.say(PASS_END, 0, runner, 0)
 
     def sglang_begins(self, frame, called):
-        runner, batch = frame.f_locals["self"], frame.f_locals["forward_batch"]
+        runner, batch = first_two(frame)
         if not self.enter(frame, called, PASS_END, id(runner)):
             return
         count, keys = batch.batch_size, int(batch.seq_lens_sum)
         fed = count if batch.forward_mode.is_decode() else int(batch.extend_num_tokens)
         sums = (0, 0, 0, count, fed, keys - fed) if batch.forward_mode.is_decode() else (count, fed, keys - fed, 0, 0, 0)
-        self.engine_pass(runner, runner.model_config.hf_config, *sums)
+        ranks = getattr(runner, "tp_size", 1) * getattr(runner, "pp_size", 1)
+        if getattr(getattr(runner, "server_args", None), "enable_dp_attention", False):  # groups with sequences of their own
+            ranks = max(1, ranks // max(1, getattr(runner, "dp_size", 1)))
+        self.engine_pass(runner, runner.model_config.hf_config, ranks, *sums)
 
 
 # --- what objects are, without calling them ---------------------------------------------------------------------------
@@ -1250,6 +1265,12 @@ def receiver(frame, values=None):
     return rest[0] if type(rest) is tuple and rest else None
 
 
+def first_two(frame):
+    """Its first two arguments: a program may have put a function of its own around the one that is known."""
+    names = frame.f_code.co_varnames[:2]
+    return [frame.f_locals[name] for name in names] if frame.f_code.co_argcount > 1 else frame.f_locals["args"][:2]
+
+
 def whole(number):
     """A size, -1 where it is a symbol of a trace: to ask for its value would change the trace."""
     return number if type(number) is int else -1
@@ -1269,6 +1290,20 @@ def elements(tensor):
             return -1
         count *= size
     return count
+
+
+def local(tensor):
+    """This rank's part of a tensor that several share (DTensor)."""
+    part = getattr(tensor, "_local_tensor", None) if type(tensor).__name__ == "DTensor" else None
+    return tensor if part is None else part
+
+
+def shares(module):
+    """Ranks share the work of this module, or of one inside of it, and not only its memory as FSDP's do."""
+    modules = every_module(module)
+    whole_ones = any(kind.__name__ == "FSDPModule" for one in modules for kind in type(one).__mro__)
+    found = (p for one in modules for p in parameters_of(one) if type(local(p)) is not type(p))
+    return any(not whole_ones or p.device_mesh.ndim > 1 for p in found)
 
 
 def weight_shape(weight):

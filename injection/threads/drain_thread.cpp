@@ -479,14 +479,17 @@ void DrainThread::take_program() {
 
 /// A model's own config, as the program has it.
 void DrainThread::take_model(const InterpreterMessage& message) {
+  const std::uint32_t number = message.number % InterpreterMessage::kRanks;
   Result<Architecture> read = read_model(message.text, "");
   std::optional<FlopsModel> model;
-  if (read) model = FlopsModel::make(std::move(*read), {});
+  FlopsOptions options;
+  options.parallel.tp = std::max(1u, message.number / InterpreterMessage::kRanks);
+  if (read) model = FlopsModel::make(std::move(*read), options);
   Work work = model ? model->work(Phase::kForward, {1, 128, {}, {}, {}, {}, {}, {}}) : Work{};
   if (work.flop_known && model->spec().vision && !model->spec().is_vision_only())  // a pass names no images
     work.flop_known = false, work.missing = "images";
-  Interpreter::answer(message.number, work.flop_known);
-  if (work.flop_known) return account_->program()->add_model(message.number, std::move(*model));
+  Interpreter::answer(number, work.flop_known);
+  if (work.flop_known) return account_->program()->add_model(number, std::move(*model));
   parts_.sink.say("interpreter",
                   "the config of the program's model does not give its FLOP, its products are counted: " +
                       (model ? std::string("it needs ") + work.missing : read.error().message));

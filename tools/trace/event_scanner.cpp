@@ -151,10 +151,7 @@ bool EventScanner::bracket(bool open, std::size_t at, Found& found) noexcept {
     return false;
   }
   --depth_;
-  if (depth_ == 0) {
-    ++closed_;
-    found.last_end = at + 1;
-  }
+  if (depth_ == 0) found.last_end = at + 1;
   if (depth_ < 0) found.array_end = at + 1;
   return depth_ < 0;
 }

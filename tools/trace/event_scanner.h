@@ -23,9 +23,6 @@ class EventScanner {
   /// Continues with the next piece. After array_end was reported the scanner must not be used again.
   [[nodiscard]] Found scan(std::string_view piece) noexcept;
 
-  /// Elements (objects or arrays) closed so far.
-  [[nodiscard]] std::uint64_t closed_elements() const noexcept { return closed_; }
-
  private:
   /// Counts the bracket at `at`; true when it ends the array.
   bool bracket(bool open, std::size_t at, Found& found) noexcept;
@@ -33,7 +30,6 @@ class EventScanner {
   std::uint64_t in_string_ = 0;     ///< all ones while a string is open at the end of the last piece
   std::uint64_t escape_carry_ = 0;  ///< 1: the next byte is escaped
   std::int64_t depth_ = 0;          ///< brackets open inside the array
-  std::uint64_t closed_ = 0;
 };
 
 }  // namespace mfu

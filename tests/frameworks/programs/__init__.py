@@ -251,6 +251,15 @@ PROGRAMS = {
         env={"SIMGPU_DEVICES": "2"},
         detected={"step": 4},
     ),
+    # Each rank has half of the heads, and the whole embedding and output matrix.
+    "tensor-parallel": Program(
+        [HERE / "tensor_parallel.py", "--config", LLAMA],
+        model=SMALL_LLAMA | {"heads": 8, "layers": 2},
+        launcher=TORCHRUN,
+        processes=2,
+        env={"SIMGPU_DEVICES": "2"},
+        ranges=False,
+    ),
     "fsdp": Program(
         [HERE / "ranks.py", "--config", LLAMA, "--how", "fsdp"],
         LLAMA_OPTIONS,

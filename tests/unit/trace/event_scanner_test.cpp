@@ -32,7 +32,12 @@ Outcome scan(const std::string& text, const std::vector<std::size_t>& cuts) {
     if (found.array_end != 0) out.array_end = at + found.array_end;
     at = end;
   }
-  out.elements = scanner.closed_elements();
+  EventScanner by_bytes;  // each byte a piece, so that each element ends in one of its own
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const EventScanner::Found found = by_bytes.scan(std::string_view(text).substr(i, 1));
+    out.elements += found.last_end != 0 ? 1 : 0;
+    if (found.array_end != 0) break;
+  }
   return out;
 }
 
