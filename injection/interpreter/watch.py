@@ -279,11 +279,12 @@ class Measured:
             self.add_attention(query, key, given.get("is_causal") is True)
         elif first is not None:
             given, weight = (one.meta["example_value"] for one in values[first : first + 2])
+            of_given, of_weight, out = map(local, (given, weight, node.meta["example_value"]))
             if name.startswith("conv"):
-                forward = elements(given if "transpose" in name else node.meta["example_value"])
-                forward *= 2 * elements(weight) // size_of(weight.shape[0])
+                forward = elements(of_given if "transpose" in name else out)
+                forward *= 2 * elements(of_weight) // size_of(of_weight.shape[0])
             else:
-                forward = 2 * elements(node.meta["example_value"]) * size_of(given.shape[-1])
+                forward = 2 * elements(out) * size_of(of_given.shape[-1])
             self.count(forward, weight, given)
             self.whole = self.whole and forward > 0
             return True
