@@ -24,7 +24,7 @@ REPLAY = 100  # the end of a call that replays a graph
 USED, MODEL, STOPPED, NOT_YET = range(4)  # kinds of tell()
 FIRST_MEASURED = 1 << 16  # numbers of models whose FLOP are counted here: one for each shape of its arguments
 RANKS = 1 << 8  # times the ranks that share the work of a model, beside its number
-OF_CONFIG = 1 << 24  # times the number of a config that nobody has read yet: if it can be read, that counts
+OF_CONFIG = 1 << 24  # times the number of a config that the drain has not read yet: if it can be read, that counts
 MOST_MODELS, MOST_MEASURED = 64, 1024
 EVENTS = ("PY_START", "PY_RETURN", "CALL", "C_RETURN")
 TOOLS = (3, 4)  # ids of sys.monitoring without a meaning
@@ -1267,7 +1267,7 @@ def receiver(frame, values=None):
 
 
 def first_two(frame):
-    """Its first two arguments: a program may have put a function of its own around the one that is known."""
+    """Its first two arguments, under any name: a program may have put another function around the known one."""
     names = frame.f_code.co_varnames[:2]
     return [frame.f_locals[name] for name in names] if frame.f_code.co_argcount > 1 else frame.f_locals["args"][:2]
 

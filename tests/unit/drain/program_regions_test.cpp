@@ -182,8 +182,7 @@ TEST_F(ProgramRegionsTest, AStepWithoutAConfigIsTheSumOfThePassesThatWereCounted
   EXPECT_EQ(region("step").kernels, 6u * 45);
 }
 
-/// While nobody has read the config that a model has, its products are counted, too: the config counts if it can be
-/// read.
+/// Until a model's config is read, its products are counted, too: the config counts if it can be read.
 TEST_F(ProgramRegionsTest, APassWithAConfigThatWasNotReadYetHasItsFlop) {
   for (const bool readable : {false, true}) {
     windows.clear();

@@ -32,7 +32,7 @@ Outcome scan(const std::string& text, const std::vector<std::size_t>& cuts) {
     if (found.array_end != 0) out.array_end = at + found.array_end;
     at = end;
   }
-  EventScanner by_bytes;  // each byte a piece, so that each element ends in one of its own
+  EventScanner by_bytes;  // each byte is a piece, so that no two elements end in one
   for (std::size_t i = 0; i < text.size(); ++i) {
     const EventScanner::Found found = by_bytes.scan(std::string_view(text).substr(i, 1));
     out.elements += found.last_end != 0 ? 1 : 0;
