@@ -21,7 +21,7 @@ enum class FactKind : std::uint8_t {
   kFetch,       ///< a batch is asked of a data loader
   kPassWork,    ///< FLOP of each pass of `model`: forward in the place of the batch, backward in that of seq_len
   kNotReached,  ///< the backward pass that ends next computed no gradients of this module
-  kMoreWork,    ///< gradients of gradients, of unknown FLOP; `mode` 1: in the backward pass that has begun
+  kMoreWork,    ///< gradients of gradients, of unknown FLOP; kBackward: in the backward pass that has begun
   kLayer,       ///< a layer of the pass begins, `model` 1 for the first; 0: the rest of the pass
 };
 
@@ -32,7 +32,7 @@ struct ProgramFact {
       kTrainable = 4,                            ///< it has parameters that train
       kCache = 8,                                ///< it fills a key-value cache
       kReplayed = 16;                            ///< a part of a graph: when it ran inside of that is not known
-  static constexpr std::uint8_t kBackward = 1;   ///< of a layer: its backward pass
+  static constexpr std::uint8_t kBackward = 1;   ///< of a layer, and of kMoreWork: of a backward pass
 
   FactKind kind = FactKind::kFetch;
   std::uint8_t mode = 0;      ///< of a pass: the bits above

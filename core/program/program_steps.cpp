@@ -260,7 +260,8 @@ void ProgramSteps::follow(const ProgramFact& fact, Answer trains) {
   } else if (fact.kind == FactKind::kNotReached) {
     not_reached_.insert(fact.subject);
   } else if (fact.kind == FactKind::kMoreWork) {
-    mark(ProgramMark::Kind::kWork, fact.mode == 0 ? ProgramRegion::kForward : ProgramRegion::kBackward, fact);
+    mark(ProgramMark::Kind::kWork,
+         (fact.mode & ProgramFact::kBackward) != 0 ? ProgramRegion::kBackward : ProgramRegion::kForward, fact);
   } else if (fact.kind == FactKind::kUpdateBegin) {
     update_ = fact;
   } else if (ends(fact.kind)) {
@@ -283,9 +284,8 @@ void ProgramSteps::follow(const ProgramFact& fact, Answer trains) {
   ++learnt_;
 }
 
-/// Passes whose gradients a backward pass computed; those that it left out wait for another one, until their module
-/// runs again. At the end of a step, the rest. In a step without any, gradients are computed in a way that is not
-/// reported.
+/// Passes whose gradients a backward pass computed; others wait for the next, until their module runs again. At the end
+/// of a step, the rest; without any backward pass, gradients are computed in a way that is not reported.
 void ProgramSteps::count_trained(const ProgramFact& end, bool backward) {
   had_backward_ = had_backward_ || backward;
   const std::vector<ProgramFact> passes = std::exchange(trained_passes_, {});

@@ -81,8 +81,8 @@ class Measured:
         self.gradients = gradients != 0
         self.module = watch.ref(module)
         self.forward = self.backward = 0
-        # FLOP forward of products that no module with a matrix makes, as in hand-written attention; asked for since the last
-        # module, for one that has not returned yet.
+        # FLOP forward: of products that no module with a matrix makes, as in hand-written attention; of all that were asked
+        # for since the last such module returned.
         self.activations = self.asked = 0
         # Modules with matrices that ran; whether cuBLAS was asked for the product of each that is known.
         self.called, self.all_asked = set(), True
@@ -504,7 +504,7 @@ class Watch:
 
     def say(self, *fact):
         capture = self.capture
-        if capture is not None and fact[0] in (*BEGINS, *ENDS, NOT_REACHED) and capture[0] == self.ident():
+        if capture is not None and fact[0] in (*BEGINS, *ENDS, NOT_REACHED, MORE_WORK) and capture[0] == self.ident():
             if len(capture[1]) > MOST_IN_GRAPH:  # its end was not seen
                 self.capture = None
             capture[1].append(fact)
@@ -757,10 +757,11 @@ class Watch:
         # torch.compile's own module has a property of that name.
         training = own(plain(module)["_modules"].get("_orig_mod") if compiled else module, "training") is True
         mode = (GRADIENTS if self.torch.is_grad_enabled() else 0) | (TRAINING if training else 0) | trainable
-        # A frozen module that hands gradients on to what it was given, as a loss network: no config says so.
+        # A frozen module that hands gradients on to what it was given, as a loss network: no config says so. It has a number
+        # that is no object's, since its passes without gradients are not trained.
         subject = id(module)
         if mode & GRADIENTS and not trainable and self.needs_gradients(values):
-            mode, model, subject = mode | TRAINING | TRAINABLE, 0, subject + 1  # no object's: without that it is not trained
+            mode, model, subject = mode | TRAINING | TRAINABLE, 0, subject + 1
         context = -1
         if seq_len >= 0 and (cache is not None or values.get("use_cache") is True):
             mode |= CACHE
@@ -794,8 +795,8 @@ class Watch:
         if len(self.known) > MOST_CODES:
             self.known.clear()
         trains = [p.requires_grad for m in every_module(module) for p in parameters_of(m)]
-        if not trains:  # no model: an activation, a loss, a sampler
-            return None
+        if not trains and not any(plain(m).get("_buffers") for m in every_module(module)):
+            return None  # no model: an activation, a loss, a sampler
         inside = unwrapped(module)
         # A config does not say what is frozen or another rank's, so that the products are counted where they run.
         counted = (any(trains) and not all(trains)) or shares(module)
@@ -1016,7 +1017,7 @@ class Watch:
         self.say(BACKWARD_BEGIN, 0, 0, 0)
         if self.again:
             self.again = False
-            self.say(MORE_WORK, 1, 0, 0, 1)
+            self.say(MORE_WORK, OF_BACKWARD, 0, 0, 1)
         if self.layers is not None:
             self.layers.backward_begins()
 
@@ -1302,9 +1303,9 @@ def local(tensor):
 def shares(module):
     """Ranks share the work of this module, or of one inside of it, and not only its memory as FSDP's do."""
     modules = every_module(module)
-    whole_ones = any(kind.__name__ == "FSDPModule" for one in modules for kind in type(one).__mro__)
+    fsdp = any(kind.__name__ == "FSDPModule" for one in modules for kind in type(one).__mro__)
     found = (p for one in modules for p in parameters_of(one) if type(local(p)) is not type(p))
-    return any(not whole_ones or p.device_mesh.ndim > 1 for p in found)
+    return any(not fsdp or p.device_mesh.ndim > 1 for p in found)
 
 
 def weight_shape(weight):

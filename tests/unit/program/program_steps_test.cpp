@@ -62,6 +62,12 @@ class Program {
     pass(module, ProgramFact::kCache, 16, 0);
     for (int i = 0; i < tokens; ++i) pass(module, ProgramFact::kCache, 1, 16 + i);
   }
+  /// A backward pass that computes no gradients of `module`; 0: of all.
+  void backward_without(std::uint64_t module) {
+    report(FactKind::kBackwardBegin);
+    if (module != 0) report(FactKind::kNotReached, module);
+    report(FactKind::kBackwardEnd);
+  }
   void end() {
     steps.flush();
     for (const ProgramMark& mark : steps.take()) marks.push_back(mark);
@@ -291,9 +297,7 @@ TEST(ProgramSteps, APassThatNoGradientReachesRanForwardOnly) {
   for (int i = 0; i < 10; ++i) {
     p.pass(1, kTrain);
     p.pass(2, kTrain);
-    p.report(FactKind::kBackwardBegin);
-    p.report(FactKind::kNotReached, 1);
-    p.report(FactKind::kBackwardEnd);
+    p.backward_without(1);
     p.update(51);
     p.pass(1, kTrain);
     p.pass(2, kTrain);
@@ -313,7 +317,7 @@ TEST(ProgramSteps, GradientsOfGradientsAreWorkOfTheStepAndOfItsBackwardPass) {
     p.pass(1, kTrain);
     p.report(FactKind::kMoreWork);
     p.report(FactKind::kBackwardBegin);
-    p.report(FactKind::kMoreWork, 0, 1);
+    p.report(FactKind::kMoreWork, 0, ProgramFact::kBackward);
     p.report(FactKind::kBackwardEnd);
     p.update(50);
   }
@@ -349,14 +353,10 @@ TEST(ProgramSteps, APassThatABackwardPassLeavesOutWaitsForAnother) {
     const bool picture = i % 5 == 4;
     if (picture) p.pass(1, kTrain);
     p.pass(2, kTrain);
-    p.report(FactKind::kBackwardBegin);
-    if (picture) p.report(FactKind::kNotReached, 1);
-    p.report(FactKind::kBackwardEnd);
+    p.backward_without(picture ? 1 : 0);
     p.pass(1, kTrain);
     p.pass(2, kTrain);
-    p.report(FactKind::kBackwardBegin);
-    p.report(FactKind::kNotReached, 1);
-    p.report(FactKind::kBackwardEnd);
+    p.backward_without(1);
     p.update(51);
     p.pass(2, kTrain);
     p.backward();
