@@ -11,7 +11,6 @@ enum class CuptiRemedy : std::uint8_t {
   kOtherCopy,       ///< another candidate is taken where there is one; the host's own copy is used all the same
   kSayIfNoRecords,  ///< named when launches are made and no record ever comes
   kSayIfUntimed,    ///< named when records come without times
-  kDocumented,      ///< nothing can be done about it here
 };
 
 struct CuptiDefect {
@@ -33,13 +32,9 @@ inline constexpr CuptiDefect kCuptiDefects[] = {
     {130000, 130000, CuptiRemedy::kOtherCopy,
      "CUPTI 13.0 (before Update 1) can crash in cuptiActivityFlushAll and in long runs of CUDA graphs",
      "release notes of 13.0 Update 1"},
-    {130000, 130100, CuptiRemedy::kDocumented,
-     "correlation ids of graph launches are wrong in profiler sessions after the first",
-     "release notes of 13.1 Update 1"},
     {130200, 130202, CuptiRemedy::kOtherCopy,
      "CUPTI 13.2 overflows the stack when it cannot initialise, and becomes slower with the number of calls",
      "release notes of 13.3; seen with 13.2.23, 13.2.75 and 13.2.86 without a driver"},
-    {0, 130400, CuptiRemedy::kDocumented, "CUPTI's CPU time grows in long traces", "release notes of 13.4 Update 1"},
 };
 
 /// The first defect of `version` with this remedy; nullptr: none is known.

@@ -154,12 +154,13 @@ nvtxDomainHandle_t NVTX_API domain_create_w(const wchar_t* name) {
   NameBuffer buffer;
   return reinterpret_cast<nvtxDomainHandle_t>(create_domain(narrow(name, buffer).data()));
 }
-nvtxStringHandle_t NVTX_API register_string_a(nvtxDomainHandle_t, const char* text) {
-  return reinterpret_cast<nvtxStringHandle_t>(register_text(text));
+nvtxStringHandle_t NVTX_API register_string_a(nvtxDomainHandle_t domain, const char* text) {
+  return reinterpret_cast<nvtxStringHandle_t>(register_text(domain_of(domain), text));
 }
-nvtxStringHandle_t NVTX_API register_string_w(nvtxDomainHandle_t, const wchar_t* text) {
+nvtxStringHandle_t NVTX_API register_string_w(nvtxDomainHandle_t domain, const wchar_t* text) {
   NameBuffer buffer;
-  return reinterpret_cast<nvtxStringHandle_t>(register_text(text != nullptr ? narrow(text, buffer).data() : nullptr));
+  const char* const utf8 = text != nullptr ? narrow(text, buffer).data() : nullptr;
+  return reinterpret_cast<nvtxStringHandle_t>(register_text(domain_of(domain), utf8));
 }
 
 template <typename F>

@@ -1,11 +1,14 @@
 #include "cuda/nvtx_names.h"
 
+#include <array>
+#include <atomic>
 #include <bit>
 #include <cstddef>
 #include <cstring>
 #include <new>
 
 #include "core/base/spin_guard.h"
+#include "cuda/host_thread.h"
 
 namespace mfu {
 
@@ -17,6 +20,48 @@ constinit std::atomic<std::uint32_t> g_domain_count{1};
 constinit std::atomic_flag g_domain_lock = ATOMIC_FLAG_INIT;
 constinit std::atomic<std::uint32_t> g_string_count{0};
 constinit RegisteredString g_other_string{};
+using SharedStrings = std::array<std::atomic<RegisteredString*>, RuleCache::kCapacity>;
+constinit SharedStrings g_plain_strings{};   ///< by the number of their name
+constinit SharedStrings g_region_strings{};  ///< by what they open
+
+RegisteredString* make_string(std::string_view text, MatchedRange kind = MatchedRange::of(0)) noexcept {
+  auto* s = new (std::nothrow) RegisteredString;
+  if (s == nullptr) return nullptr;
+  std::memcpy(s->text, text.data(), text.size());
+  s->length = static_cast<std::uint32_t>(text.size());
+  s->kind.store(kind.word(), std::memory_order_relaxed);
+  return s;
+}
+
+/// The string at `place`, made of `text` if there is none yet; nullptr: no memory.
+RegisteredString* string_at(std::atomic<RegisteredString*>& place, std::string_view text, MatchedRange kind) noexcept {
+  RegisteredString* known = place.load(std::memory_order_acquire);
+  if (known != nullptr) return known;
+  RegisteredString* const made = make_string(text, kind);
+  if (made == nullptr || place.compare_exchange_strong(known, made, std::memory_order_acq_rel)) return made;
+  delete made;
+  return known;
+}
+
+/// The string of all that are no regions and of this name but for its digits, or that open regions of the same shape.
+RegisteredString* find_shared(const HostLinks& live, const NvtxDomain& domain, std::string_view text) noexcept {
+  constexpr std::size_t kTries = 64;
+  const MatchedRange kind = live.names->kind_of(domain.id, domain.name, text);
+  if (kind.rule == RuleId::kNone) return string_at(g_plain_strings[kind.name % g_plain_strings.size()], text, kind);
+  const RegionOpening wanted = live.rules->open(kind.rule, text, nullptr);
+  std::size_t at = raw(wanted.region) + 31u * wanted.shape.given;
+  for (const std::int64_t value : wanted.shape.value) at = at * 1'000'003 + static_cast<std::size_t>(value);
+  for (std::size_t i = 0; i < kTries; ++i) {
+    RegisteredString* const known = string_at(g_region_strings[(at + i) % g_region_strings.size()], text, kind);
+    if (known == nullptr) return nullptr;
+    const RuleId rule = MatchedRange::of(known->kind.load(std::memory_order_relaxed)).rule;
+    const RegionOpening opened = live.rules->open(rule, {known->text, known->length}, nullptr);
+    if (rule == kind.rule && opened.region == wanted.region && opened.shape.given == wanted.shape.given &&
+        opened.shape.value == wanted.shape.value)
+      return known;
+  }
+  return nullptr;
+}
 
 }  // namespace
 
@@ -38,15 +83,17 @@ NvtxDomain* create_domain(const char* name) noexcept {
   return found != nullptr ? found : &g_nvtx_domains[0];
 }
 
-RegisteredString* register_text(const char* text) noexcept {
-  if (text == nullptr || g_string_count.fetch_add(1, std::memory_order_relaxed) >= kMaxRegisteredStrings)
-    return &g_other_string;
-  auto* s = new (std::nothrow) RegisteredString;
-  if (s == nullptr) return &g_other_string;
-  const std::string_view cut = RuleCache::cut(text);
-  std::memcpy(s->text, cut.data(), cut.size());
-  s->length = static_cast<std::uint32_t>(cut.size());
-  return s;
+RegisteredString* register_text(const NvtxDomain& domain, const char* text) noexcept {
+  if (text == nullptr) return &g_other_string;
+  RegisteredString* own = nullptr;
+  if (g_string_count.fetch_add(1, std::memory_order_relaxed) < kMaxRegisteredStrings) {
+    own = make_string(RuleCache::cut(text));
+  } else {
+    g_string_count.store(kMaxRegisteredStrings, std::memory_order_relaxed);
+    const HostLinks* live = host_switches().live.load(std::memory_order_acquire);
+    if (live != nullptr) own = find_shared(*live, domain, RuleCache::cut(text));
+  }
+  return own != nullptr ? own : &g_other_string;
 }
 
 std::string_view narrow(const wchar_t* text, NameBuffer& out) noexcept {

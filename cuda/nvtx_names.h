@@ -51,10 +51,13 @@ struct RegisteredString {
 
   static constexpr std::uint32_t kMagic = 0x4D465553;  // "MFUS"
 };
-inline constexpr std::uint32_t kMaxRegisteredStrings = 16384;  ///< 4.4 MiB when all are used
+/// Each with its own text, 4.4 MiB. XLA registers more than that while it compiles one model.
+inline constexpr std::uint32_t kMaxRegisteredStrings = 16384;
 
-/// [any thread] Past the last one, without memory and for NULL: one that has no text.
-[[nodiscard]] RegisteredString* register_text(const char* text) noexcept;
+/// [any thread] Past the last one, strings are shared: by all that open regions of the same shape, and by all that are
+/// no regions and have the same number (MatchedRange); at most twice as many again. For NULL, and where none is to be
+/// had: one without text.
+[[nodiscard]] RegisteredString* register_text(const NvtxDomain& domain, const char* text) noexcept;
 
 /// A range's name and payload as one call gave them.
 struct RangeEvent {

@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cstring>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -314,6 +315,33 @@ TEST_F(Handler, MoreRangesBeforeTheStartThanAreKept) {
   EXPECT_EQ(ids.back(), kUnfollowedRange);
   for (const nvtxRangeId_t id : ids) end(id);
   EXPECT_TRUE(is_early(begin("step"))) << "places are free again";
+}
+
+/// XLA registers a string for each pass over each module that it compiles, and some programs one for each step.
+TEST_F(Handler, RegisteredStringsWithoutEndKeepTheirMeaning) {
+  start();
+  on_new_thread([this] {
+    std::set<nvtxStringHandle_t> handles;
+    const auto open_by_string = [&](const std::string& text) {
+      nvtxEventAttributes_t range{};
+      range.size = NVTX_EVENT_ATTRIB_STRUCT_SIZE;
+      range.messageType = NVTX_MESSAGE_TYPE_REGISTERED;
+      range.message.registered = module_.of2<RegisterA>(NVTX_CBID_CORE2_DomainRegisterStringA)(nullptr, text.c_str());
+      handles.insert(range.message.registered);
+      push_ex(&range);
+      const std::string region = innermost();
+      pop();
+      return region;
+    };
+    for (int i = 0; i < 50'000; ++i) {
+      const std::string number = std::to_string(i), batch = std::to_string(i / 10 % 100);
+      ASSERT_EQ(open_by_string("XlaPass:#name=fusion,module=jit_init_" + number + "#"), "");
+      if (i % 10 != 0) continue;
+      ASSERT_EQ(open_by_string("step " + number), "step");
+      ASSERT_EQ(open_by_string("decode batch=" + batch + " of " + number), "decode batch=" + batch);
+    }
+    EXPECT_LE(handles.size(), 2u * kMaxRegisteredStrings + 200);
+  });
 }
 
 }  // namespace
