@@ -30,7 +30,6 @@ constexpr CUptiResult kOk = CUPTI_SUCCESS;
 
 struct Api {
   std::mutex mutex;
-  std::uint32_t thread_id_type = 0;
   std::map<std::uint32_t, std::uint64_t> attributes;
 };
 
@@ -108,13 +107,6 @@ SIM_EXPORT CUptiResult cuptiActivityRegisterCallbacks(CUpti_BuffersCallbackReque
 
 SIM_CUPTI_GLOBAL(cuptiActivityEnable, (CUpti_ActivityKind kind), { return set_kind(nullptr, kind, true); })
 
-SIM_CUPTI_GLOBAL(cuptiActivityDisable, (CUpti_ActivityKind kind), { return set_kind(nullptr, kind, false); })
-
-SIM_CUPTI_GLOBAL(cuptiActivityEnableContext, (CUcontext context, CUpti_ActivityKind kind), {
-  if (!connected_driver()->context_info(context, nullptr, nullptr)) return CUPTI_ERROR_INVALID_PARAMETER;
-  return set_kind(nullptr, kind, true);  // the simulated device keeps one switch for all contexts
-})
-
 SIM_CUPTI_GLOBAL(cuptiActivityEnableDriverApi, (CUpti_CallbackId cbid, uint8_t enable), {
   return set_api_record(connected_driver()->wanted->driver, cbid, cupti_layout().max_driver_cbid, enable != 0);
 })
@@ -135,11 +127,6 @@ SIM_CUPTI(cuptiActivityFlushAll, (uint32_t flag), {
   } else {
     flush_buffers(forced);
   }
-  return kOk;
-})
-
-SIM_CUPTI(cuptiActivityFlushPeriod, (uint32_t ms), {
-  set_flush_period(ms);
   return kOk;
 })
 
@@ -208,34 +195,6 @@ SIM_CUPTI(cuptiActivityGetAttribute, (CUpti_ActivityAttribute attribute, size_t*
   return kOk;
 })
 
-SIM_CUPTI(cuptiActivityRegisterTimestampCallback, (CUpti_TimestampCallbackFunc callback), {
-  set_timestamp_callback(callback);
-  return kOk;
-})
-
-SIM_CUPTI(cuptiActivityPushExternalCorrelationId, (CUpti_ExternalCorrelationKind kind, uint64_t id), {
-  external_stack().push_back({static_cast<std::uint32_t>(kind), id});
-  return kOk;
-})
-
-SIM_CUPTI(cuptiActivityPopExternalCorrelationId, (CUpti_ExternalCorrelationKind kind, uint64_t* last), {
-  std::vector<External>& stack = external_stack();
-  for (std::size_t i = stack.size(); i-- > 0;) {
-    if (stack[i].kind != static_cast<std::uint32_t>(kind)) continue;
-    if (last != nullptr) *last = stack[i].id;
-    stack.erase(stack.begin() + static_cast<std::ptrdiff_t>(i));
-    return kOk;
-  }
-  return CUPTI_ERROR_QUEUE_EMPTY;
-})
-
-SIM_CUPTI(cuptiActivityEnableLatencyTimestamps, (uint8_t /*enable*/), { return kOk; })
-
-SIM_CUPTI(cuptiActivityEnableLaunchAttributes, (uint8_t /*enable*/), { return kOk; })
-
-/// Hardware event tracing needs Blackwell.
-SIM_CUPTI(cuptiActivityEnableHWTrace, (uint8_t enable), { return enable == 0 ? kOk : CUPTI_ERROR_NOT_SUPPORTED; })
-
 SIM_EXPORT CUptiResult cuptiGetTimestamp(uint64_t* timestamp) {
   ENTER_ANYWHERE(cuptiGetTimestamp)
   if (timestamp == nullptr) return CUPTI_ERROR_INVALID_PARAMETER;
@@ -243,16 +202,7 @@ SIM_EXPORT CUptiResult cuptiGetTimestamp(uint64_t* timestamp) {
   return kOk;
 }
 
-SIM_CUPTI(cuptiSetThreadIdType, (CUpti_ActivityThreadIdType type), {
-  api().thread_id_type = static_cast<std::uint32_t>(type);
-  return kOk;
-})
-
-SIM_CUPTI(cuptiGetThreadIdType, (CUpti_ActivityThreadIdType * type), {
-  if (type == nullptr) return CUPTI_ERROR_INVALID_PARAMETER;
-  *type = static_cast<CUpti_ActivityThreadIdType>(api().thread_id_type);
-  return kOk;
-})
+SIM_CUPTI(cuptiSetThreadIdType, (CUpti_ActivityThreadIdType /*type*/), { return kOk; })
 
 SIM_CUPTI(cuptiGetContextId, (CUcontext context, uint32_t* id), {
   if (id == nullptr || !connected_driver()->context_info(context, id, nullptr)) return CUPTI_ERROR_INVALID_CONTEXT;
@@ -262,18 +212,6 @@ SIM_CUPTI(cuptiGetContextId, (CUcontext context, uint32_t* id), {
 SIM_CUPTI(cuptiGetDeviceId, (CUcontext context, uint32_t* id), {
   if (id == nullptr || !connected_driver()->context_info(context, nullptr, id)) return CUPTI_ERROR_INVALID_CONTEXT;
   return kOk;
-})
-
-SIM_CUPTI(cuptiGetStreamIdEx, (CUcontext context, CUstream stream, uint8_t per_thread, uint32_t* id), {
-  if (id == nullptr) return CUPTI_ERROR_INVALID_PARAMETER;
-  return connected_driver()->stream_id(context, stream, per_thread != 0, id) ? kOk : CUPTI_ERROR_INVALID_STREAM;
-})
-
-SIM_CUPTI(cuptiGetGraphId, (CUgraph graph, uint32_t* id),
-          { return id != nullptr && connected_driver()->graph_id(graph, id) ? kOk : CUPTI_ERROR_INVALID_PARAMETER; })
-
-SIM_CUPTI(cuptiGetGraphExecId, (CUgraphExec exec, uint32_t* id), {
-  return id != nullptr && connected_driver()->graph_exec_id(exec, id) ? kOk : CUPTI_ERROR_INVALID_PARAMETER;
 })
 
 SIM_CUPTI(cuptiGetGraphNodeId, (CUgraphNode node, uint64_t* id), {

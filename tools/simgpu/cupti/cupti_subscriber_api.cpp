@@ -51,12 +51,6 @@ SIM_EXPORT CUptiResult cuptiEnableCallback(uint32_t enable, CUpti_SubscriberHand
   return cbid == 0 ? CUPTI_ERROR_INVALID_PARAMETER : set_callback(subscriber, domain, cbid, enable != 0);
 }
 
-SIM_CUPTI(cuptiGetCallbackState,
-          (uint32_t * enable, CUpti_SubscriberHandle subscriber, CUpti_CallbackDomain domain, CUpti_CallbackId cbid), {
-            if (enable == nullptr || !is_subscriber(subscriber)) return CUPTI_ERROR_INVALID_PARAMETER;
-            return callback_state(subscriber, domain, cbid, enable);
-          })
-
 SIM_EXPORT CUptiResult cuptiEnableDomain(uint32_t enable, CUpti_SubscriberHandle subscriber,
                                          CUpti_CallbackDomain domain) {
   if (subscriber == nullptr) return CUPTI_ERROR_INVALID_PARAMETER;
@@ -95,24 +89,6 @@ SIM_CUPTI_AS(cuptiActivityEnable_v2,
                // CUPTI_ACTIVITY_ATTR_ENABLE_MULTI_SUBSCRIBER_GRAPH_TRACE is 0 here.
                if (kind == CUPTI_ACTIVITY_KIND_GRAPH_TRACE && subscriber->several) return CUPTI_ERROR_NOT_COMPATIBLE;
                return set_kind(subscriber, kind, true);
-             })
-
-SIM_CUPTI_AS(cuptiActivityDisable_v2,
-             (CUpti_SubscriberHandle subscriber, CUpti_ActivityKind kind, const void* /*config*/), {
-               if (const CUptiResult refused = own_form(subscriber); refused != kOk) return refused;
-               return set_kind(subscriber, kind, false);
-             })
-
-SIM_CUPTI_AS(cuptiActivitySetAttribute_v2,
-             (CUpti_SubscriberHandle subscriber, CUpti_ActivityAttribute attribute, size_t* size, void* value), {
-               return is_subscriber(subscriber) ? cuptiActivitySetAttribute(attribute, size, value)
-                                                : CUPTI_ERROR_INVALID_PARAMETER;
-             })
-
-SIM_CUPTI_AS(cuptiActivityGetAttribute_v2,
-             (CUpti_SubscriberHandle subscriber, CUpti_ActivityAttribute attribute, size_t* size, void* value), {
-               return is_subscriber(subscriber) ? cuptiActivityGetAttribute(attribute, size, value)
-                                                : CUPTI_ERROR_INVALID_PARAMETER;
              })
 
 SIM_EXPORT_AS(cuptiActivityGetNextRecord_v2,

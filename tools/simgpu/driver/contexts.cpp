@@ -24,14 +24,6 @@ CUresult push_context(Context* context) {
   return thread_contexts().stack.push_back(context) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
 }
 
-CUresult pop_context(Context** context) {
-  auto& stack = thread_contexts().stack;
-  if (stack.empty()) return CUDA_ERROR_INVALID_CONTEXT;
-  if (context != nullptr) *context = stack.back();
-  stack.pop_back();
-  return CUDA_SUCCESS;
-}
-
 namespace {
 
 /// Other threads may hold a context as current that is destroyed, and it must answer that it is. So it is kept until
@@ -92,17 +84,6 @@ CUresult retain_primary(Context** out, int ordinal) {
   ++device->primary_uses;
   *out = device->primary;
   return CUDA_SUCCESS;
-}
-
-CUresult release_primary(int ordinal, bool reset) {
-  Device* device = device_at(ordinal);
-  if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
-  if (device->primary == nullptr) return reset ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
-  if (!reset && --device->primary_uses > 0) return CUDA_SUCCESS;
-  Context* context = device->primary;
-  device->primary = nullptr;
-  device->primary_uses = 0;
-  return destroy_context(context);
 }
 
 CUresult synchronize_context(Context* context) {

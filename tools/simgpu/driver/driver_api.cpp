@@ -49,6 +49,7 @@ constexpr std::pair<CUdevice_attribute, int> kAttributes[] = {
     {CU_DEVICE_ATTRIBUTE_LOCAL_L1_CACHE_SUPPORTED, 1},
     {CU_DEVICE_ATTRIBUTE_COMPUTE_PREEMPTION_SUPPORTED, 1},
     {CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED, 1},
+    {CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, 1},
 };
 /// The attributes that the script gives.
 constexpr std::pair<CUdevice_attribute, std::uint32_t DeviceSpec::*> kSpecAttributes[] = {
@@ -92,14 +93,6 @@ CUresult with_device(CUdevice ordinal, Body&& body) {
 CUresult retain(CUcontext* out, CUdevice device) {
   if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
   return retain_primary(reinterpret_cast<Context**>(out), device);
-}
-
-CUresult make_context(CUcontext* out, unsigned flags, CUdevice device) {
-  if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  Context* context = nullptr;
-  if (const CUresult r = create_context(&context, flags, device); r != CUDA_SUCCESS) return r;
-  *out = reinterpret_cast<CUcontext>(context);
-  return push_context(context);
 }
 
 struct ErrorText {
@@ -242,47 +235,17 @@ SIM_API(cuDeviceGetName, (char* name, int len, CUdevice dev), (name, len, dev), 
 })
 SIM_API(cuDeviceGetAttribute, (int* pi, CUdevice_attribute attrib, CUdevice dev), (pi, attrib, dev),
         { return with_device(dev, [&](const Device& d) { *pi = attribute_of(*d.spec, attrib, dev); }); })
-SIM_API(cuDeviceComputeCapability, (int* major, int* minor, CUdevice dev), (major, minor, dev), {
-  return with_device(dev, [&](const Device& d) {
-    *major = static_cast<int>(d.spec->cc_major);
-    *minor = static_cast<int>(d.spec->cc_minor);
-  });
-})
-SIM_API(cuDeviceTotalMem_v2, (size_t * bytes, CUdevice dev), (bytes, dev),
-        { return with_device(dev, [&](const Device& d) { *bytes = d.spec->memory_bytes; }); })
 SIM_API(cuDeviceGetUuid, (CUuuid * uuid, CUdevice dev), (uuid, dev),
         { return with_device(dev, [&](const Device&) { fill_uuid(uuid, dev); }); })
 SIM_API(cuDeviceGetUuid_v2, (CUuuid * uuid, CUdevice dev), (uuid, dev),
         { return with_device(dev, [&](const Device&) { fill_uuid(uuid, dev); }); })
-SIM_API(cuDeviceGetPCIBusId, (char* pciBusId, int len, CUdevice dev), (pciBusId, len, dev), {
-  return with_device(dev, [&](const Device&) {
-    std::snprintf(pciBusId, static_cast<std::size_t>(len), "0000:%02X:00.0", 0x18 + dev);
-  });
-})
 
 // Contexts -------------------------------------------------------------------------------------------------------
 
 SIM_API(cuDevicePrimaryCtxRetain, (CUcontext * pctx, CUdevice dev), (pctx, dev), { return retain(pctx, dev); })
-SIM_API(cuDevicePrimaryCtxRelease_v2, (CUdevice dev), (dev), { return release_primary(dev, false); })
-SIM_API(cuDevicePrimaryCtxReset_v2, (CUdevice dev), (dev), { return release_primary(dev, true); })
-SIM_API(cuDevicePrimaryCtxSetFlags_v2, (CUdevice dev, unsigned flags), (dev, flags),
-        { return device_at(dev) != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE; })
-SIM_API(cuCtxCreate_v2, (CUcontext * pctx, unsigned flags, CUdevice dev), (pctx, flags, dev),
-        { return make_context(pctx, flags, dev); })
-SIM_API(cuCtxCreate_v4, (CUcontext * pctx, CUctxCreateParams* ctxCreateParams, unsigned flags, CUdevice dev),
-        (pctx, ctxCreateParams, flags, dev), { return make_context(pctx, flags, dev); })
-SIM_API(cuCtxDestroy_v2, (CUcontext ctx), (ctx), { return destroy_context(reinterpret_cast<Context*>(ctx)); })
 SIM_API(cuCtxSetCurrent, (CUcontext ctx), (ctx), { return set_current(reinterpret_cast<Context*>(ctx)); })
 SIM_API(cuCtxGetCurrent, (CUcontext * pctx), (pctx), {
   *pctx = reinterpret_cast<CUcontext>(current_context());
-  return CUDA_SUCCESS;
-})
-SIM_API(cuCtxPushCurrent_v2, (CUcontext ctx), (ctx), { return push_context(reinterpret_cast<Context*>(ctx)); })
-SIM_API(cuCtxPopCurrent_v2, (CUcontext * pctx), (pctx), { return pop_context(reinterpret_cast<Context**>(pctx)); })
-SIM_API(cuCtxGetDevice, (CUdevice * device), (device), {
-  const Context* context = current_context();
-  if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
-  *device = context->device->ordinal;
   return CUDA_SUCCESS;
 })
 SIM_API0(cuCtxSynchronize, { return synchronize_context(current_context()); })
@@ -291,9 +254,6 @@ SIM_API0(cuCtxSynchronize, { return synchronize_context(current_context()); })
 
 SIM_API(cuStreamCreate, (CUstream * phStream, unsigned Flags), (phStream, Flags),
         { return create_stream(phStream, Flags, 0); })
-SIM_API(cuStreamCreateWithPriority, (CUstream * phStream, unsigned flags, int priority), (phStream, flags, priority),
-        { return create_stream(phStream, flags, priority); })
-SIM_API(cuStreamDestroy_v2, (CUstream hStream), (hStream), { return destroy_stream(hStream); })
 SIM_STREAM_API(cuStreamSynchronize, (CUstream hStream), (hStream),
                { return on_stream(hStream, per_thread, [](Stream& s) { return synchronize_stream(s); }); })
 
@@ -301,7 +261,6 @@ SIM_STREAM_API(cuStreamSynchronize, (CUstream hStream), (hStream),
 
 SIM_API(cuModuleLoadData, (CUmodule * module, const void* image), (module, image),
         { return load_module(reinterpret_cast<Module**>(module), image); })
-SIM_API(cuModuleUnload, (CUmodule hmod), (hmod), { return unload_module(reinterpret_cast<Module*>(hmod)); })
 SIM_API(cuModuleGetFunction, (CUfunction * hfunc, CUmodule hmod, const char* name), (hfunc, hmod, name),
         { return find_function(reinterpret_cast<Function**>(hfunc), reinterpret_cast<Module*>(hmod), name); })
 

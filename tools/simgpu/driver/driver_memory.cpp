@@ -7,13 +7,6 @@ using namespace mfu::sim;
 
 // Allocation -----------------------------------------------------------------------------------------------------
 
-SIM_API(cuMemGetInfo_v2, (size_t * free, size_t* total), (free, total), {
-  const Context* context = current_context();
-  if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
-  *total = context->device->spec->memory_bytes;
-  *free = *total - context->device->allocated.load();
-  return CUDA_SUCCESS;
-})
 SIM_API(cuMemAlloc_v2, (CUdeviceptr * dptr, size_t bytesize), (dptr, bytesize), { return allocate(dptr, bytesize); })
 SIM_API(cuMemFree_v2, (CUdeviceptr dptr), (dptr), { return release(dptr); })
 // Copies and sets ------------------------------------------------------------------------------------------------

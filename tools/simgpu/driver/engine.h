@@ -72,7 +72,8 @@ struct Node {
   std::int64_t duration_ns = 0;
   CUhostFn host = nullptr;
   void* host_data = nullptr;
-  Graph* child = nullptr;  ///< child graph node
+  Graph* child = nullptr;           ///< child graph node
+  const Node* made_from = nullptr;  ///< of a graph that runs: the node of the graph that it was made from
   std::vector<Node*> dependencies;
   std::uint32_t lane = 0;  ///< 0: the launch stream; others run beside it
 };
@@ -187,11 +188,9 @@ void sleep_until(std::int64_t t_ns);
 Context* current_context() noexcept;
 CUresult set_current(Context* context);
 CUresult push_context(Context* context);
-CUresult pop_context(Context** context);
 CUresult create_context(Context** out, unsigned flags, int ordinal);
 CUresult destroy_context(Context* context);
 CUresult retain_primary(Context** out, int ordinal);
-CUresult release_primary(int ordinal, bool reset);
 CUresult synchronize_context(Context* context);
 
 // Streams and events ---------------------------------------------------------------------------------------------
@@ -220,10 +219,6 @@ CUresult begin_capture(Stream& stream);
 CUresult end_capture(Stream& stream, Graph** out);
 CUresult create_graph(Graph** out);
 CUresult destroy_graph(Graph* graph);
-CUresult clone_graph(Graph** out, const Graph& original);
-CUresult add_node(Node** out, Graph& graph, Node* const* dependencies, std::size_t count, Node prototype);
-CUresult kernel_node(Node& prototype, Function& function, const LaunchShape& shape, const LaunchOptions& options,
-                     const Device& device);
 CUresult instantiate(GraphExec** out, Graph& graph);
 CUresult destroy_exec(GraphExec* exec);
 CUresult launch_graph(GraphExec& exec, Stream& stream);

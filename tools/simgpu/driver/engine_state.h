@@ -88,6 +88,7 @@ void init_stream(Stream& stream, Context& context, std::uint32_t id, unsigned fl
 
 // Work -----------------------------------------------------------------------------------------------------------
 std::int64_t kernel_duration(const KernelCost& cost, const DeviceSpec& device, const LaunchShape& shape);
+std::int64_t transfer_duration(const Activity& work, const DeviceSpec& device);
 /// The grid and the blocks are of a size that a device takes.
 bool valid(const LaunchShape& shape);
 Activity kernel_work(const Function& function, const LaunchShape& shape, const LaunchOptions& options);
@@ -105,4 +106,10 @@ CUresult scripted_launch_failure();
 void capture_node(Stream& stream, Node prototype);
 bool capturing(const Stream& stream) noexcept;
 ResourceEvent graph_event(std::uint32_t cbid, const Graph& graph);
+/// Adds a node to a graph that the program builds, with the callbacks of that.
+Node& create_node(Graph& graph, Node prototype);
+/// Appends copies of the nodes of `from` to `to`; the roots depend on `roots_after`. Child graphs are put in flat.
+/// Returns the nodes that nothing in `from` depends on.
+std::vector<Node*> copy_nodes(Graph& to, const Graph& from, const std::vector<Node*>& roots_after, bool flatten);
+
 }  // namespace mfu::sim

@@ -21,7 +21,8 @@ Node& append(Graph& graph, Node prototype) {
   return *graph.nodes.back();
 }
 
-/// Adds a node to a graph that the program builds, with the callbacks of that.
+}  // namespace
+
 Node& create_node(Graph& graph, Node prototype) {
   ResourceEvent event = graph_event(kGraphNodeCreateStarting, graph);
   event.node_type = prototype.type;
@@ -39,8 +40,6 @@ Node& create_node(Graph& graph, Node prototype) {
   }
   return node;
 }
-
-}  // namespace
 
 void capture_node(Stream& stream, Node prototype) {
   prototype.dependencies = stream.frontier;
@@ -123,34 +122,12 @@ CUresult end_capture(Stream& stream, Graph** out) {
   return CUDA_SUCCESS;
 }
 
-CUresult add_node(Node** out, Graph& graph, Node* const* dependencies, std::size_t count, Node prototype) {
-  for (std::size_t i = 0; i < count; ++i) {
-    if (!alive(dependencies[i], Magic::kNode) || dependencies[i]->graph != &graph) return CUDA_ERROR_INVALID_VALUE;
-    prototype.dependencies.push_back(dependencies[i]);
-  }
-  Node& node = create_node(graph, std::move(prototype));
-  if (out != nullptr) *out = &node;
-  return CUDA_SUCCESS;
-}
-
-CUresult kernel_node(Node& prototype, Function& function, const LaunchShape& shape, const LaunchOptions& options,
-                     const Device& device) {
-  if (!valid(shape)) return CUDA_ERROR_INVALID_VALUE;
-  prototype.type = CU_GRAPH_NODE_TYPE_KERNEL;
-  prototype.work = kernel_work(function, shape, options);
-  prototype.duration_ns = kernel_duration(function.cost, *device.spec, shape);
-  return CUDA_SUCCESS;
-}
-
-namespace {
-
-/// Appends copies of the nodes of `from` to `to`; the roots depend on `roots_after`. Child graphs are put in flat.
-/// Returns the nodes that nothing in `from` depends on.
 std::vector<Node*> copy_nodes(Graph& to, const Graph& from, const std::vector<Node*>& roots_after, bool flatten) {
   std::unordered_map<const Node*, std::vector<Node*>> ends;  // the nodes to depend on in place of a node
   std::set<const Node*> depended_on;
   for (const auto& node : from.nodes) {
     Node copy = *node;
+    copy.made_from = node.get();
     copy.dependencies.clear();
     for (const Node* dependency : node->dependencies) {
       depended_on.insert(dependency);
@@ -177,20 +154,6 @@ std::vector<Node*> copy_nodes(Graph& to, const Graph& from, const std::vector<No
     leaves.insert(leaves.end(), ends[node.get()].begin(), ends[node.get()].end());
   }
   return leaves.empty() ? roots_after : leaves;
-}
-
-}  // namespace
-
-CUresult clone_graph(Graph** out, const Graph& original) {
-  auto* graph = new Graph;
-  graph->id = process().next_graph.fetch_add(1);
-  graph->context = original.context;
-  ResourceEvent event = graph_event(kGraphCloned, *graph);
-  event.original_graph = reinterpret_cast<CUgraph>(const_cast<Graph*>(&original));
-  resource_callback(event);
-  copy_nodes(*graph, original, {}, false);
-  *out = graph;
-  return CUDA_SUCCESS;
 }
 
 CUresult instantiate(GraphExec** out, Graph& graph) {

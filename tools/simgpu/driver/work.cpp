@@ -13,12 +13,6 @@ constexpr std::int64_t kTransferSetupNs = 1200;  // the time of a tiny copy or s
 
 std::int64_t scaled(double ns) { return std::max<std::int64_t>(1, std::llround(ns * settings().time_scale)); }
 
-std::int64_t transfer_duration(const Activity& work, const DeviceSpec& device) {
-  const bool on_device = work.kind == ActivityKind::kMemset || work.copy_kind == 8;
-  const double rate = on_device ? device.bytes_per_s / 2 : kPcieBytesPerSecond;
-  return scaled(static_cast<double>(kTransferSetupNs) + static_cast<double>(work.bytes) / rate * 1e9);
-}
-
 /// Puts the work into the graph that the stream captures. The context's mutex is held.
 CUresult capture_work(Stream& stream, CUgraphNodeType type, const Activity& work, std::int64_t duration_ns) {
   current_call().captured = true;
@@ -32,6 +26,12 @@ CUresult capture_work(Stream& stream, CUgraphNodeType type, const Activity& work
 }
 
 }  // namespace
+
+std::int64_t transfer_duration(const Activity& work, const DeviceSpec& device) {
+  const bool on_device = work.kind == ActivityKind::kMemset || work.copy_kind == 8;
+  const double rate = on_device ? device.bytes_per_s / 2 : kPcieBytesPerSecond;
+  return scaled(static_cast<double>(kTransferSetupNs) + static_cast<double>(work.bytes) / rate * 1e9);
+}
 
 std::int64_t kernel_duration(const KernelCost& cost, const DeviceSpec& device, const LaunchShape& shape) {
   if (cost.fixed_ns > 0) return scaled(static_cast<double>(cost.fixed_ns));

@@ -1,0 +1,95 @@
+// The exported functions of the simulated libcupti.so.N that this library does not call, and other tools do.
+#include <cupti.h>
+
+#include <vector>
+
+#include "tools/simgpu/cupti/cupti_buffers.h"
+#include "tools/simgpu/cupti/cupti_entry.h"
+#include "tools/simgpu/cupti/cupti_subscribers.h"
+
+using namespace mfu::sim;
+
+namespace {
+constexpr CUptiResult kOk = CUPTI_SUCCESS;
+}  // namespace
+
+SIM_CUPTI(cuptiActivityEnableContext, (CUcontext context, CUpti_ActivityKind kind), {
+  if (const CUptiResult mixed = choose_family(false); mixed != kOk) return mixed;
+  if (!connected_driver()->context_info(context, nullptr, nullptr)) return CUPTI_ERROR_INVALID_PARAMETER;
+  return set_kind(nullptr, kind, true);  // the simulated device keeps one switch for all contexts
+})
+
+SIM_CUPTI(cuptiActivityFlushPeriod, (uint32_t ms), {
+  set_flush_period(ms);
+  return kOk;
+})
+
+SIM_CUPTI(cuptiActivityRegisterTimestampCallback, (CUpti_TimestampCallbackFunc callback), {
+  set_timestamp_callback(callback);
+  return kOk;
+})
+
+SIM_CUPTI(cuptiActivityPushExternalCorrelationId, (CUpti_ExternalCorrelationKind kind, uint64_t id), {
+  external_stack().push_back({static_cast<std::uint32_t>(kind), id});
+  return kOk;
+})
+
+SIM_CUPTI(cuptiActivityPopExternalCorrelationId, (CUpti_ExternalCorrelationKind kind, uint64_t* last), {
+  std::vector<External>& stack = external_stack();
+  for (std::size_t i = stack.size(); i-- > 0;) {
+    if (stack[i].kind != static_cast<std::uint32_t>(kind)) continue;
+    if (last != nullptr) *last = stack[i].id;
+    stack.erase(stack.begin() + static_cast<std::ptrdiff_t>(i));
+    return kOk;
+  }
+  return CUPTI_ERROR_QUEUE_EMPTY;
+})
+
+SIM_CUPTI(cuptiActivityEnableLatencyTimestamps, (uint8_t /*enable*/), { return kOk; })
+
+SIM_CUPTI(cuptiActivityEnableLaunchAttributes, (uint8_t /*enable*/), { return kOk; })
+
+/// Hardware event tracing needs Blackwell.
+SIM_CUPTI(cuptiActivityEnableHWTrace, (uint8_t enable), { return enable == 0 ? kOk : CUPTI_ERROR_NOT_SUPPORTED; })
+
+SIM_CUPTI(cuptiGetStreamIdEx, (CUcontext context, CUstream stream, uint8_t per_thread, uint32_t* id), {
+  if (id == nullptr) return CUPTI_ERROR_INVALID_PARAMETER;
+  return connected_driver()->stream_id(context, stream, per_thread != 0, id) ? kOk : CUPTI_ERROR_INVALID_STREAM;
+})
+
+SIM_CUPTI(cuptiGetGraphId, (CUgraph graph, uint32_t* id),
+          { return id != nullptr && connected_driver()->graph_id(graph, id) ? kOk : CUPTI_ERROR_INVALID_PARAMETER; })
+
+SIM_CUPTI(cuptiGetGraphExecId, (CUgraphExec exec, uint32_t* id), {
+  return id != nullptr && connected_driver()->graph_exec_id(exec, id) ? kOk : CUPTI_ERROR_INVALID_PARAMETER;
+})
+
+SIM_CUPTI(cuptiGetCallbackState,
+          (uint32_t * enable, CUpti_SubscriberHandle subscriber, CUpti_CallbackDomain domain, CUpti_CallbackId cbid), {
+            if (enable == nullptr || !is_subscriber(subscriber)) return CUPTI_ERROR_INVALID_PARAMETER;
+            return callback_state(subscriber, domain, cbid, enable);
+          })
+
+SIM_CUPTI(cuptiActivityDisable, (CUpti_ActivityKind kind), {
+  if (const CUptiResult mixed = choose_family(false); mixed != kOk) return mixed;
+  return set_kind(nullptr, kind, false);
+})
+
+SIM_CUPTI_AS(cuptiActivityDisable_v2,
+             (CUpti_SubscriberHandle subscriber, CUpti_ActivityKind kind, const void* /*config*/), {
+               if (!is_subscriber(subscriber)) return CUPTI_ERROR_INVALID_PARAMETER;
+               if (const CUptiResult mixed = choose_family(true); mixed != kOk) return mixed;
+               return set_kind(subscriber, kind, false);
+             })
+
+SIM_CUPTI_AS(cuptiActivitySetAttribute_v2,
+             (CUpti_SubscriberHandle subscriber, CUpti_ActivityAttribute attribute, size_t* size, void* value), {
+               return is_subscriber(subscriber) ? cuptiActivitySetAttribute(attribute, size, value)
+                                                : CUPTI_ERROR_INVALID_PARAMETER;
+             })
+
+SIM_CUPTI_AS(cuptiActivityGetAttribute_v2,
+             (CUpti_SubscriberHandle subscriber, CUpti_ActivityAttribute attribute, size_t* size, void* value), {
+               return is_subscriber(subscriber) ? cuptiActivityGetAttribute(attribute, size, value)
+                                                : CUPTI_ERROR_INVALID_PARAMETER;
+             })
