@@ -135,6 +135,7 @@ struct ClosedParts {
   Work sum = Work::none();                 ///< of those that no window was given yet
   Work given = Work::none();               ///< of those that went into windows emitted early
   std::map<std::int64_t, Work> by_window;  ///< by the window their range closed in; those in `sum`
+  bool by_interpreter = false;             ///< they are passes that it reported
 };
 
 /// The shape of an instance's work, and where it comes from.
@@ -204,7 +205,7 @@ struct Instance : InstanceLinks, InstanceShape {
     return own_shape.has(ShapeWords::kTokens) || own_shape.has(ShapeWords::kNewTokens);
   }
   /// Its work is the sum of its parts.
-  [[nodiscard]] bool by_parts() const noexcept { return parts && !says_itself(); }
+  [[nodiscard]] bool by_parts() const noexcept { return parts && (parts->by_interpreter || !says_itself()); }
   [[nodiscard]] const DetectedWork& detected() const noexcept {
     static constexpr DetectedWork kNone;
     return seen_work ? *seen_work : kNone;

@@ -120,9 +120,13 @@ void Ledger::join_parent(Instance& part) {
   Instance* const whole = part.parent;
   if (whole == nullptr || part.phase == Phase::kNone) return;
   if (!whole->parts) whole->parts = std::make_unique<ClosedParts>();
+  if (part.phase == Phase::kBackward && whole->phase != Phase::kBackward) part.work.tokens = 0;  // its forward pass's
   whole->parts->sum.add(part.work);
+  whole->parts->by_interpreter |= part.detected().by_interpreter;
+  whole->flop_source = std::max(whole->flop_source, part.flop_source);
   whole->decode.add(part.decode);
   whole->parts->by_window.try_emplace(rows_.grid().window_of(part.close_ns), Work::none()).first->second.add(part.work);
+  if (whole->closed) work_.close(*whole);
 }
 
 void Ledger::notify_observer(const ActivityRecord& record, const Instance* instance, InstanceId owner,

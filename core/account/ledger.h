@@ -69,6 +69,9 @@ class Ledger final : private TimelineListener {
   /// Its range closed. `home_device`: where its thread launched last, if it ever did.
   void close(const InstanceSlot& slot, TimeNs at, std::optional<std::uint32_t> home_device);
 
+  /// nullptr: it is accounted for, or was never opened.
+  [[nodiscard]] const Instance* find(InstanceId id) noexcept { return live_.find(id); }
+
   /// In order of time; before time goes on past it.
   void add_host_work(const WorkSpan& span);
   /// Idle time so far in gaps that are long enough to look into, of all devices.

@@ -40,7 +40,7 @@ void Drain::follow_instances() {
         counters_.add(Counter::kInstancesFull);
         continue;
       }
-      if (program_ != nullptr) program_->stop();
+      if (program_ != nullptr) program_->leave_to_ranges();
       if (detected_ != nullptr) detected_->stand_aside();
       ledger_.open(*event.slot, event.at);
       if (calls_) calls_->ranges().open(*event.slot, event.at);

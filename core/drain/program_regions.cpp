@@ -44,7 +44,7 @@ ProgramRegions::ProgramRegions(Ledger& ledger, const RegionRules& rules, const F
 }
 
 void ProgramRegions::add_fact(const ProgramFact& fact) {
-  if (stopped_) return;
+  if (stopped()) return;
   if (fact.kind == FactKind::kPassWork) {
     const auto value = [&fact](std::size_t key) {
       return fact.shape.has(key) ? static_cast<double>(fact.shape.value[key]) : -1.0;
@@ -52,20 +52,28 @@ void ProgramRegions::add_fact(const ProgramFact& fact) {
     counted_.insert_or_assign(fact.model, PassFlop{value(ShapeWords::kBatch), value(ShapeWords::kSeqLen)});
     return;
   }
+  if (by_ranges_ || fact.range != InstanceId::kNone) {
+    if (!given_) in_ranges_.add(with_model(fact));
+    return;
+  }
   if (fact.kind == FactKind::kLayer) {
     if (layers_.size() < kMostHeld) layers_.push_back(fact);
     return;
   }
-  ProgramFact known = fact;
-  const auto model = models_.find(fact.model < kConfig ? fact.model : fact.model / kConfig);
-  if (fact.model >= kConfig) known.model = model != models_.end() ? model->first : fact.model % kConfig;
-  // An encoder fills no cache, though its arguments may name one.
-  if (model != models_.end() && model->second.spec().is_encoder)
-    known.mode &= static_cast<std::uint8_t>(~ProgramFact::kCache);
-  steps_.add(known);
+  steps_.add(with_model(fact));
   if (!steps_.confused()) return;
   notices_.emplace_back("the program's threads run passes at the same time: the interpreter is not asked any more");
   stop();
+}
+
+/// Its model is the one that counts its FLOP.
+ProgramFact ProgramRegions::with_model(ProgramFact fact) const {
+  const auto model = models_.find(fact.model < kConfig ? fact.model : fact.model / kConfig);
+  if (fact.model >= kConfig) fact.model = model != models_.end() ? model->first : fact.model % kConfig;
+  // An encoder fills no cache, though its arguments may name one.
+  if (model != models_.end() && model->second.spec().is_encoder)
+    fact.mode &= static_cast<std::uint8_t>(~ProgramFact::kCache);
+  return fact;
 }
 
 void ProgramRegions::add_model(std::uint32_t number, FlopsModel model) {
@@ -205,7 +213,7 @@ void ProgramRegions::close(const ProgramMark& mark) {
   if (open_.empty()) return;
   if (uncounted_) {
     uncounted_->at = mark.at;
-    add_work(*std::exchange(uncounted_, {}), open_.back());
+    add_work(*std::exchange(uncounted_, {}), open_.back().id);
   }
   if (mark.region == ProgramRegion::kStep) last_step_ = mark.at - last_mark_;
   ledger_.close(open_.back(), std::max(mark.at, ledger_.now()), home_);
@@ -213,11 +221,11 @@ void ProgramRegions::close(const ProgramMark& mark) {
 }
 
 /// A pass that `whole` consists of.
-void ProgramRegions::add_work(const ProgramMark& mark, const InstanceSlot& whole) {
+void ProgramRegions::add_work(const ProgramMark& mark, InstanceId whole) {
   if (mark.shape.given == 0 && mark.model < kFirstCounted) return;
   InstanceSlot slot;
   prepare(slot, region_of(mark.region), mark);
-  slot.parent = whole.id;
+  slot.parent = whole;
   slot.kind = InstanceKind::kNested;
   open(slot, mark);
   ledger_.close(slot, std::max(mark.at, ledger_.now()), home_);
@@ -238,7 +246,7 @@ void ProgramRegions::apply(const ProgramMark& mark) {
   else if (mark.kind == ProgramMark::Kind::kClose)
     close(mark);
   else if (!open_.empty())
-    add_work(mark, mark.region == ProgramRegion::kBackward ? open_.back() : open_.front());
+    add_work(mark, (mark.region == ProgramRegion::kBackward ? open_.back() : open_.front()).id);
 }
 
 void ProgramRegions::take_marks(CorrelationId complete) {
@@ -247,6 +255,20 @@ void ProgramRegions::take_marks(CorrelationId complete) {
          is_counted(marks_.front());
        marks_.pop_front())
     apply(marks_.front());
+}
+
+// --- passes in the program's own ranges ------------------------------------------------------------------------------
+
+/// A pass is a part of each range around it that counts FLOP. Such a range may name what the interpreter cannot see.
+void ProgramRegions::add_to_ranges(const RangePass& pass) {
+  for (const Instance *i = ledger_.find(pass.range), *around = nullptr; i != nullptr; i = around) {
+    around = i->parent;
+    if (i->phase == Phase::kNone) continue;
+    ProgramMark mark = pass.mark;
+    for (const std::size_t key : {ShapeWords::kBatch, ShapeWords::kSeqLen, ShapeWords::kContext})
+      if (i->own_shape.has(key)) mark.shape.set(key, i->own_shape.value[key]);
+    add_work(mark, i->id);
+  }
 }
 
 // --- how far the account may go -------------------------------------------------------------------------------------
@@ -261,6 +283,7 @@ bool ProgramRegions::is_late() const noexcept {
 }
 
 TimeNs ProgramRegions::settle(CorrelationId complete, TimeNs watermark) {
+  for (const RangePass& pass : in_ranges_.take()) add_to_ranges(pass);
   if (stopped_) return watermark;
   now_ = std::max(now_, watermark);
   held_.take(held_.waiting_until(complete).size());
@@ -284,6 +307,7 @@ TimeNs ProgramRegions::settle(CorrelationId complete, TimeNs watermark) {
 }
 
 void ProgramRegions::finish() {
+  for (const RangePass& pass : in_ranges_.take()) add_to_ranges(pass);
   if (stopped_) return;
   steps_.flush();
   held_.take_all();
@@ -293,6 +317,17 @@ void ProgramRegions::finish() {
 }
 
 void ProgramRegions::stop() {
+  by_ranges_ = false;
+  in_ranges_ = {};
+  stop_naming();
+}
+
+void ProgramRegions::leave_to_ranges() {
+  if (!stopped_) by_ranges_ = !given_;
+  stop_naming();
+}
+
+void ProgramRegions::stop_naming() {
   if (std::exchange(stopped_, true)) return;
   marks_.clear();
   layers_.clear();

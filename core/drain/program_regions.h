@@ -17,6 +17,7 @@
 #include "core/drain/instance_feed.h"
 #include "core/model/flops_model.h"
 #include "core/program/program_steps.h"
+#include "core/program/range_passes.h"
 #include "core/ranges/region_rules.h"
 
 namespace mfu {
@@ -38,14 +39,17 @@ class ProgramRegions {
   void add_model(std::uint32_t number, FlopsModel model);
   /// Whether there may be facts about the records that are added from now on. While there are none, none waits.
   void expect_facts(bool expected) noexcept { expects_ = expected; }
-  [[nodiscard]] bool stopped() const noexcept { return stopped_; }
+  /// Facts are of no use any more.
+  [[nodiscard]] bool stopped() const noexcept { return stopped_ && !by_ranges_; }
   /// A record that no instance owns; see DetectedRegions::add.
   void add(const ActivityRecord& record, bool first_of_launch, std::uint32_t thread);
   /// See DetectedRegions::settle.
   [[nodiscard]] TimeNs settle(CorrelationId complete, TimeNs watermark);
   void finish();
-  /// Facts are not to be had any more, or ranges name regions: waiting records are outside, and the detector may go on.
+  /// Facts are not to be had any more: waiting records are outside, and the detector may go on.
   void stop();
+  /// Ranges name the regions from now on; without a config, passes in them are reported work.
+  void leave_to_ranges();
 
   [[nodiscard]] std::uint64_t attributed() const noexcept { return attributed_; }
   [[nodiscard]] std::size_t held_bytes() const noexcept { return held_.held_bytes(); }
@@ -57,9 +61,12 @@ class ProgramRegions {
     double forward = -1, backward = -1;
   };
 
+  [[nodiscard]] ProgramFact with_model(ProgramFact fact) const;
   void take_marks(CorrelationId complete);
   void apply(const ProgramMark& mark);
-  void add_work(const ProgramMark& mark, const InstanceSlot& whole);
+  void add_work(const ProgramMark& mark, InstanceId whole);
+  void add_to_ranges(const RangePass& pass);
+  void stop_naming();
   void open(const ProgramMark& mark);
   void open(const InstanceSlot& slot, const ProgramMark& mark);
   void close(const ProgramMark& mark);
@@ -83,6 +90,7 @@ class ProgramRegions {
   HeldRecords held_;
   std::deque<ProgramMark> marks_;  ///< decided, and not applied
   std::deque<ProgramFact> layers_;
+  RangePasses in_ranges_;          ///< they wait until the ranges around them are in the account
   std::deque<InstanceSlot> open_;  ///< innermost last; a slot cannot be moved
   std::map<std::uint32_t, FlopsModel> models_;
   std::map<std::uint32_t, PassFlop> counted_;  ///< of models without a config
@@ -100,6 +108,7 @@ class ProgramRegions {
   bool expects_ = true;
   bool in_layer_ = false;  ///< that is the innermost
   bool stopped_ = false, made_ = false, contradicted_ = false;
+  bool by_ranges_ = false;  ///< regions are named by ranges, and have the FLOP of the passes in them
   std::vector<std::string> notices_;
 };
 

@@ -35,11 +35,12 @@ struct ProgramFact {
   static constexpr std::uint8_t kBackward = 1;   ///< of a layer, and of kMoreWork: of a backward pass
 
   FactKind kind = FactKind::kFetch;
-  std::uint8_t mode = 0;      ///< of a pass: the bits above
-  std::uint32_t thread = 0;   ///< any number that other threads do not have
-  std::uint64_t subject = 0;  ///< identity of the module or the optimizer
-  std::uint32_t model = 0;    ///< number of the model that was handed over; 0: none
-  CorrelationId launch{};     ///< newest launch of the process at that time
+  std::uint8_t mode = 0;                 ///< of a pass: the bits above
+  std::uint32_t thread = 0;              ///< any number that other threads do not have
+  std::uint64_t subject = 0;             ///< identity of the module or the optimizer
+  std::uint32_t model = 0;               ///< number of the model that was handed over; 0: none
+  CorrelationId launch{};                ///< newest launch of the process at that time
+  InstanceId range = InstanceId::kNone;  ///< the innermost region that the thread's ranges have open
   TimeNs at = 0;
   ShapeWords shape;  ///< of a pass
 };

@@ -234,7 +234,7 @@ bool ProgramSteps::leave_out(std::size_t count, bool all) {
   return left != count;
 }
 
-ProgramRegion ProgramSteps::region_of(const ProgramFact& pass, bool in_step) const {
+ProgramRegion ProgramSteps::kind_of(const ProgramFact& pass) noexcept {
   if (pass.shape.has(ShapeWords::kGenBatch)) return ProgramRegion::kMixed;
   if ((pass.mode & ProgramFact::kCache) != 0) {
     const bool one = pass.shape.has(ShapeWords::kSeqLen) ? pass.shape.value[ShapeWords::kSeqLen] == 1
@@ -242,6 +242,11 @@ ProgramRegion ProgramSteps::region_of(const ProgramFact& pass, bool in_step) con
     const bool empty = pass.shape.has(ShapeWords::kContext) && pass.shape.value[ShapeWords::kContext] == 0;
     return one && !empty ? ProgramRegion::kDecode : ProgramRegion::kPrefill;
   }
+  return ProgramRegion::kForward;
+}
+
+ProgramRegion ProgramSteps::region_of(const ProgramFact& pass, bool in_step) const {
+  if (const ProgramRegion kind = kind_of(pass); kind != ProgramRegion::kForward) return kind;
   const bool evaluated = trained_.contains(pass.subject) && (pass.mode & ProgramFact::kTraining) == 0;
   if (in_step) return evaluated ? ProgramRegion::kEval : ProgramRegion::kForward;
   return ready_ ? ProgramRegion::kEval : ProgramRegion::kForward;

@@ -82,6 +82,8 @@ class ProgramSteps {
   [[nodiscard]] bool confused() const noexcept { return confused_; }
   /// It trains, and there is more than one guess which optimizers make its steps.
   [[nodiscard]] bool starts() const noexcept { return !ready_ && !has_one_guess() && is_training(); }
+  /// By the pass alone: that of a server, one with a cache, or kForward.
+  [[nodiscard]] static ProgramRegion kind_of(const ProgramFact& pass) noexcept;
   [[nodiscard]] bool trains() const noexcept { return !stepped_.empty(); }
   [[nodiscard]] std::uint64_t steps() const noexcept { return steps_; }
 

@@ -153,6 +153,8 @@ Object* post(Object*, Object* const* arguments, std::ptrdiff_t count) noexcept {
   g_api.clear_error();  // a number that was none
   fact.thread = static_cast<std::uint32_t>(::syscall(SYS_gettid));
   (void)live->attribution->newest_correlation(fact.launch);
+  if (const HostThread* thread = live_thread(*live); thread != nullptr && thread->state != nullptr)
+    fact.range = static_cast<InstanceId>(thread->state->innermost.load(std::memory_order_relaxed));
   fact.at = ticks_now();
   auto* facts = exchange->facts.load(std::memory_order_relaxed);
   if (facts == nullptr) {  // the thread that has the lock is alone here

@@ -7,6 +7,7 @@
 #include <memory>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/families/read_architecture.h"
@@ -50,11 +51,31 @@ class ProgramRegionsTest : public ::testing::Test {
     fact.mode = mode;
     fact.model = model;
     fact.thread = 1;
+    fact.range = ranges.empty() ? InstanceId::kNone : ranges.back()->id;
     fact.at = now += 1000;
     fact.launch = static_cast<CorrelationId>(launches);
     fact.shape.set(ShapeWords::kBatch, 2);
     fact.shape.set(ShapeWords::kSeqLen, seq_len);
     program->add_fact(fact);
+  }
+  /// The program's own range of a region.
+  void open_range(const std::string& region) {
+    auto slot = std::make_unique<InstanceSlot>();
+    slot->id = static_cast<InstanceId>(++opened);
+    slot->parent = ranges.empty() ? InstanceId::kNone : ranges.back()->id;
+    slot->region = region == "step"      ? rules.detected().step
+                   : region == "forward" ? rules.detected().forward
+                                         : rules.detected().backward;
+    slot->rule = rules.rule_of_region(slot->region);
+    program->leave_to_ranges();
+    ledger->open(*slot, now += 1000);
+    ranges.push_back(std::move(slot));
+  }
+  /// \param late its facts are taken after that
+  void close_range(bool late = false) {
+    if (!late) settle();
+    ledger->close(*ranges.back(), now += 1000, 0);
+    ranges.pop_back();
   }
   void launch(int count, std::uint32_t device = 0) {
     for (int i = 0; i < count; ++i) {
@@ -119,7 +140,8 @@ class ProgramRegionsTest : public ::testing::Test {
   std::unique_ptr<DetectedRegions> detected;
   std::unique_ptr<ProgramRegions> program;
   TimeNs now = kOrigin;
-  std::uint32_t launches = 0;
+  std::uint32_t launches = 0, opened = 0;
+  std::vector<std::unique_ptr<InstanceSlot>> ranges;  ///< that are open
 };
 
 TEST_F(ProgramRegionsTest, EachStepHasTheFlopOfItsOwnLengthByTheModelsOwnConfig) {
@@ -321,6 +343,112 @@ TEST_F(ProgramRegionsTest, EachLaunchIsInTheLayerInWhichItWasMade) {
     }
     EXPECT_EQ(region("step").launches, in_layers + wanted[""] + 5 * 5) << seed;
     EXPECT_EQ(region("forward").instances, 5u);
+  }
+}
+
+TEST_F(ProgramRegionsTest, ARangeOfTheProgramHasTheFlopOfThePassesInIt) {
+  begin();
+  program->add_model(1, model_from(kSmall));
+  train();  // before the first range: of no step
+  for (const std::int64_t seq_len : {16, 32, 64}) {
+    open_range("step");
+    launch(1);
+    open_range("forward");
+    pass(1, kTrain, 1, seq_len);
+    close_range();
+    open_range("backward");
+    report(FactKind::kBackwardBegin);
+    report(FactKind::kBackwardEnd);
+    close_range(seq_len == 32);
+    report(FactKind::kUpdateBegin, 50);
+    report(FactKind::kUpdateEnd, 50);
+    close_range(seq_len == 64);
+  }
+  finish();
+  const auto sum_of = [](Phase phase) {
+    return flop_of(kSmall, phase, 2, 16) + flop_of(kSmall, phase, 2, 32) + flop_of(kSmall, phase, 2, 64);
+  };
+  EXPECT_EQ(region("step").instances, 3u);
+  EXPECT_EQ(region("step").named_by, NamedBy::kRange);
+  EXPECT_EQ(region("step").tokens, 2 * (16 + 32 + 64));
+  EXPECT_NEAR(region("step").flop.value_or(0), sum_of(Phase::kTrain), 1);
+  EXPECT_NEAR(region("forward").flop.value_or(0), sum_of(Phase::kForward), 1);
+  EXPECT_NEAR(region("backward").flop.value_or(0), sum_of(Phase::kBackward), 1);
+  EXPECT_NEAR(region("total").flop.value_or(0), sum_of(Phase::kTrain), 1);
+}
+
+/// The user's config counts, and the shape that the range or the kernels say.
+TEST_F(ProgramRegionsTest, WithAConfigThePassesInARangeAddNothing) {
+  const FlopsModel given = model_from(kSmall);
+  begin(&given);
+  open_range("step");
+  launch(1);
+  train();
+  close_range();
+  finish();
+  EXPECT_TRUE(program->stopped());
+  EXPECT_FALSE(region("step").flop.has_value());
+}
+
+TEST_F(ProgramRegionsTest, ARangeWithAPassThatIsNotCountedHasNoFlop) {
+  begin();
+  counted(ProgramRegions::kFirstCounted, 100, 200);
+  open_range("step");
+  launch(1);
+  pass(1, kTrain, ProgramRegions::kFirstCounted);
+  pass(2, 0, ProgramRegions::kFirstCounted + 1);
+  close_range();
+  finish();
+  EXPECT_EQ(region("step").instances, 1u);
+  EXPECT_FALSE(region("step").flop.has_value());
+}
+
+/// Networks that run, and backward passes that reach some of them, at random, against a count by hand.
+TEST_F(ProgramRegionsTest, EachPassInARangeIsTrainedByTheBackwardPassThatReachesIt) {
+  for (std::uint32_t seed = 0; seed < 50; ++seed) {
+    std::mt19937 random(seed);
+    const auto one_in = [&random](unsigned n) { return random() % n == 0; };
+    begin();
+    double wanted = 0;
+    std::map<std::uint64_t, int> waiting;  // passes of each module whose gradients are not computed yet
+    std::map<std::uint64_t, bool> left;    // by a backward pass
+    for (std::uint32_t module = 1; module <= 3; ++module)
+      counted(ProgramRegions::kFirstCounted + module, 10 * module, 1000 * module);
+    for (int step = 0; step < 6; ++step) {
+      open_range("step");
+      launch(1);
+      for (int i = 0; i < 8; ++i) {
+        if (const std::uint64_t module = 1 + random() % 3; !one_in(3)) {
+          const bool trains = !one_in(3);
+          pass(module, trains ? kTrain : ProgramFact::kTraining,
+               ProgramRegions::kFirstCounted + static_cast<std::uint32_t>(module));
+          wanted += 10.0 * static_cast<double>(module);
+          if (left[module]) waiting[module] = 0;
+          left[module] = false;
+          if (trains) ++waiting[module];
+        } else {
+          report(FactKind::kBackwardBegin);
+          for (std::uint64_t reached = 1; reached <= 3; ++reached) {
+            if (one_in(2)) {
+              report(FactKind::kNotReached, reached);
+              left[reached] = waiting[reached] > 0;
+            } else {
+              wanted += 1000.0 * static_cast<double>(reached) * std::exchange(waiting[reached], 0);
+              left[reached] = false;
+            }
+          }
+          report(FactKind::kBackwardEnd);
+        }
+        if (one_in(4)) settle();
+      }
+      report(FactKind::kUpdateBegin, 50);
+      report(FactKind::kUpdateEnd, 50);
+      waiting.clear();
+      left.clear();
+      close_range(one_in(2));
+    }
+    finish();
+    EXPECT_EQ(region("step").flop, wanted) << seed;
   }
 }
 

@@ -1,0 +1,39 @@
+// Passes in a program's own ranges, and the backward passes that belong to them. Pure: no clock, no interpreter.
+#pragma once
+
+#include <cstddef>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "core/program/program_steps.h"
+
+namespace mfu {
+
+/// A pass, or its backward pass (region kBackward), ran in a range.
+struct RangePass {
+  ProgramMark mark;
+  InstanceId range = InstanceId::kNone;
+};
+
+/// Facts in, passes out; a pass comes when it ends. A backward pass is that of each pass before it that records
+/// gradients of parameters, since the last update, whose modules it reached. [one thread]
+class RangePasses {
+ public:
+  static constexpr std::size_t kMost = 1u << 12;  ///< passes without an update that are remembered
+
+  void add(const ProgramFact& fact);
+  [[nodiscard]] std::vector<RangePass> take() { return std::exchange(found_, {}); }
+
+ private:
+  void begin(const ProgramFact& fact);
+  void end(const ProgramFact& begin);
+  void find(const ProgramFact& pass, ProgramRegion region, InstanceId range);
+
+  std::vector<ProgramFact> begun_;      ///< inner ones last
+  std::vector<ProgramFact> untrained_;  ///< their gradients may be computed yet
+  std::set<std::uint64_t> not_reached_;
+  std::vector<RangePass> found_;
+};
+
+}  // namespace mfu
