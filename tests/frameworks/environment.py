@@ -32,8 +32,8 @@ def interpreter():
 
 
 def directory(requirements, latest):
-    """MFU_FRAMEWORKS_VENV or MFU_VLLM_VENV, or a folder in the user's cache that the pinned versions name."""
-    kind = "vllm" if "vllm" in requirements.name else "frameworks"
+    """MFU_FRAMEWORKS_VENV, MFU_VLLM_VENV or MFU_JAX_VENV, or a folder in the user's cache that the pinned versions name."""
+    kind = {"requirements-vllm": "vllm", "requirements-jax": "jax"}.get(requirements.stem, "frameworks")
     named = os.environ.get(f"MFU_{kind.upper()}_VENV")
     if named:
         return pathlib.Path(named), True
@@ -87,7 +87,7 @@ def prepare(build, latest=False, requirements="requirements.txt"):
     """(environment folder, variables). Needs the targets mfu, mfuinject and simgpu_frameworks of the build tree."""
     where = prepare_venv(HERE / requirements, latest)
     linked = build / "simgpu" / "frameworks" / f"linked-{pathlib.Path(requirements).stem}"
-    libraries.prepare(where, build, linked)
+    libraries.prepare(where, build, linked, cudnn="jax" in requirements)
     cache = where / "compiled"
     env = {k: v for k, v in os.environ.items() if not k.startswith(FOREIGN)}
     env |= {

@@ -14,6 +14,8 @@ LIBRARIES = [
     ("libcublas.so.13", "cu13", "libsimgpu_cublas.a", 15),
     ("libnccl.so.2", "nccl", "libsimgpu_nccl.a", 5),  # ncclInvalidUsage
 ]
+# Frameworks that do without it on a machine without cuDNN get none.
+CUDNN = ("libcudnn.so.9", "cudnn", "libsimgpu_cudnn.a", 3000)  # CUDNN_STATUS_NOT_SUPPORTED
 
 
 def exports(library):
@@ -67,11 +69,11 @@ def link(real, archive, out, result):
     )
 
 
-def prepare(venv, build, out):
+def prepare(venv, build, out, cudnn=False):
     """Fills the folder `out` for the packages of `venv` from the build tree `build`."""
     packages = next(venv.glob("lib/python3*/site-packages"))
     out.mkdir(parents=True, exist_ok=True)
-    for name, wheel, archive, result in LIBRARIES:
+    for name, wheel, archive, result in [*LIBRARIES, *([CUDNN] if cudnn else [])]:
         real = packages / "nvidia" / wheel / "lib" / name
         source = build / "simgpu" / "frameworks" / archive
         target = out / name

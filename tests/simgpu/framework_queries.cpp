@@ -1,6 +1,7 @@
 // The exported functions of the simulated libcuda.so.1 that frameworks ask before they launch: occupancy, limits,
 // tensor maps, globals, and what a capturing stream depends on.
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 
 #include "tools/simgpu/driver/driver_call.h"
@@ -246,14 +247,32 @@ SIM_API(cuPointerGetAttributes, (unsigned numAttributes, CUpointer_attribute* at
           return CUDA_SUCCESS;
         })
 
-// Asked for by allocators that can do without: the answer of a driver whose device has none.
-#define SIM_UNSUPPORTED(name, ...) \
-  SIM_EXPORT CUresult name(__VA_ARGS__) { return CUDA_ERROR_NOT_SUPPORTED; }
-SIM_UNSUPPORTED(cuMemAddressReserve, CUdeviceptr*, size_t, size_t, CUdeviceptr, unsigned long long)
-SIM_UNSUPPORTED(cuMemAddressFree, CUdeviceptr, size_t)
-SIM_UNSUPPORTED(cuMemCreate, CUmemGenericAllocationHandle*, size_t, const CUmemAllocationProp*, unsigned long long)
-SIM_UNSUPPORTED(cuMemRelease, CUmemGenericAllocationHandle)
-SIM_UNSUPPORTED(cuMemMap, CUdeviceptr, size_t, size_t, CUmemGenericAllocationHandle, unsigned long long)
-SIM_UNSUPPORTED(cuMemUnmap, CUdeviceptr, size_t)
-SIM_UNSUPPORTED(cuMemSetAccess, CUdeviceptr, size_t, const CUmemAccessDesc*, size_t)
-SIM_UNSUPPORTED(cuMemGetAllocationGranularity, size_t*, const CUmemAllocationProp*, CUmemAllocationGranularity_flags)
+// Virtual memory: addresses are taken, and counted as memory, when they are reserved; what is mapped there is not
+// looked at.
+SIM_API(cuMemAddressReserve,
+        (CUdeviceptr * ptr, size_t size, size_t alignment, CUdeviceptr addr, unsigned long long flags),
+        (ptr, size, alignment, addr, flags), { return allocate(ptr, size); })
+SIM_API(cuMemAddressFree, (CUdeviceptr ptr, size_t size), (ptr, size), { return release(ptr); })
+SIM_API(cuMemCreate,
+        (CUmemGenericAllocationHandle * handle, size_t size, const CUmemAllocationProp* prop, unsigned long long flags),
+        (handle, size, prop, flags), {
+          static std::atomic<unsigned long long> next{1};
+          if (handle == nullptr || size == 0) return CUDA_ERROR_INVALID_VALUE;
+          *handle = next.fetch_add(1);
+          return CUDA_SUCCESS;
+        })
+SIM_API(cuMemRelease, (CUmemGenericAllocationHandle handle), (handle), { return CUDA_SUCCESS; })
+SIM_API(cuMemMap,
+        (CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAllocationHandle handle, unsigned long long flags),
+        (ptr, size, offset, handle, flags), { return on_device(ptr) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE; })
+SIM_API(cuMemUnmap, (CUdeviceptr ptr, size_t size), (ptr, size),
+        { return on_device(ptr) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE; })
+SIM_API(cuMemSetAccess, (CUdeviceptr ptr, size_t size, const CUmemAccessDesc* desc, size_t count),
+        (ptr, size, desc, count), { return on_device(ptr) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE; })
+SIM_API(cuMemGetAllocationGranularity,
+        (size_t * granularity, const CUmemAllocationProp* prop, CUmemAllocationGranularity_flags option),
+        (granularity, prop, option), {
+          if (granularity == nullptr) return CUDA_ERROR_INVALID_VALUE;
+          *granularity = 2u << 20;
+          return CUDA_SUCCESS;
+        })

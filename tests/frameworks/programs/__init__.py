@@ -49,6 +49,7 @@ class Program:
     measured: float = 1.0
     interpreter: bool = True  # run once more without ranges and without a config: the interpreter reports all
     ranges: bool = True  # run with its ranges; False: not all of them are regions by their names
+    alone: bool = False  # run once more with its ranges and without a config: the interpreter reports what runs in them
     layers: tuple = ()  # passes, the layers of which are reported in one run more
     warm: bool = False  # one run more before the others, that compiles
     requirements: str = "requirements.txt"  # its packages
@@ -70,7 +71,7 @@ LLAMA_OPTIONS = ["-c", str(LLAMA)]
 def nanogpt(*words):
     """A model without a Hugging Face config: what runs without one is counted by the interpreter alone."""
     words = [EXAMPLES / "nanogpt/train.py", "--steps", 20, "--batch", 4, "--seq-len", 512, *words]
-    return Program(words, ["-c", str(EXAMPLES / "nanogpt/config.json")], model=GPT2, detected={"step": 4}, warm=len(words) > 7)
+    return Program(words, ["-c", str(EXAMPLES / "nanogpt/config.json")], model=GPT2, detected={"step": 4}, alone=len(words) == 7, warm=len(words) > 7)
 
 
 COUNTED = r"\[mfu\] the config of the program's model does not give its FLOP, its products are counted: "
@@ -106,6 +107,13 @@ def vllm(*words, **more):
     return Program([HERE / "vllm_generate.py", "--config", MODELS / "small-qwen3", *words], **more)
 
 
+def jax(program, *words, xla="", **more):
+    """XLA opens a range for each run of a compiled function, by the name of which it is a region; the interpreter reports nothing."""
+    env = {"JAX_PLATFORMS": "cuda", "XLA_PYTHON_CLIENT_PREALLOCATE": "false", "XLA_FLAGS": xla} | more.pop("env", {})
+    more = {"flop": "none", "interpreter": False, "requirements": "requirements-jax.txt"} | more
+    return Program([program, *words], env=env, **more)
+
+
 def odd(mode, **more):
     """Without a config, since there are several models, and a detector of one takes turns for steps."""
     more = {"model": SMALL_LLAMA | {"layers": 2}} | more
@@ -113,10 +121,11 @@ def odd(mode, **more):
 
 
 PROGRAMS = {
-    "gpt2": gpt2("--steps", 30, layers=("forward", "backward")),
+    "gpt2": gpt2("--steps", 30, alone=True, layers=("forward", "backward")),
     "gpt2-foreach": gpt2("--steps", 24, "--optimizer", "foreach"),
     "gpt2-accumulate": gpt2(
-        "--steps", 20, "--batch", 2, "--accumulate", 4, micro_batches=4, options=["-c", str(MODELS / "gpt2"), "--set", "workload.grad_accum=4"]
+        "--steps", 20, "--batch", 2, "--accumulate", 4, micro_batches=4, alone=True,
+        options=["-c", str(MODELS / "gpt2"), "--set", "workload.grad_accum=4"],
     ),
     "gpt2-checkpoint": gpt2("--steps", 20, "--checkpoint", flop="none", layers=("forward", "backward")),  # the products of recomputation are no model FLOP
     "gpt2-fp32": gpt2("--steps", 20, "--dtype", "fp32", "--batch", 2),
@@ -167,12 +176,14 @@ PROGRAMS = {
         model=GPT2,
         micro_batches=2,
         detected={"step": 4},
+        alone=True,
     ),
     "llama": train("small-llama", SMALL_LLAMA),
     "qwen3": train("small-qwen3", SMALL_QWEN3),
     "mixtral": train("small-mixtral", SMALL_MIXTRAL, unseen=mixtral_experts),
     "generate": Program(
-        [HERE / "generate.py", "--config", LLAMA], LLAMA_OPTIONS, model=SMALL_LLAMA, detected={"passes": 0.5}, layers=("prefill", "decode")
+        [HERE / "generate.py", "--config", LLAMA], LLAMA_OPTIONS, model=SMALL_LLAMA, detected={"passes": 0.5}, alone=True,
+        layers=("prefill", "decode"),
     ),
     "generate-sampled": Program(
         [HERE / "generate.py", "--config", LLAMA, "--sample"], LLAMA_OPTIONS, model=SMALL_LLAMA, detected={"passes": 0.85}
@@ -211,12 +222,14 @@ PROGRAMS = {
         model=SMALL_LLAMA,
         flop="captured",
         detected={"decode": 3},  # those before the capture
+        alone=True,
         layers=("decode",),
     ),
     "lora": Program(
         [HERE / "lora.py", "--config", LLAMA],
         ["-c", str(MODELS / "small-llama-lora.json")],
         model=SMALL_LLAMA,
+        alone=True,
         detected={"step": 4},
     ),
     "resnet50": Program([HERE / "resnet50.py"], [], flop="none", detected={}),
@@ -264,6 +277,7 @@ PROGRAMS = {
         [HERE / "ranks.py", "--config", LLAMA, "--how", "fsdp"],
         LLAMA_OPTIONS,
         model=SMALL_LLAMA,
+        alone=True,
         layers=("forward", "backward"),
         launcher=TORCHRUN,
         processes=2,
@@ -278,4 +292,12 @@ VLLM_PROGRAMS = {
     # The engine in a child that was forked, as vLLM does it by default; which rounds begin together is a matter of time, so nothing is named.
     "vllm-engine": vllm("--engine-process", detected={}, flop="none"),
     "vllm-graphs": vllm("--graphs", detected={}, flop="none", warm=True, deadline_s=900),
+}
+
+# Of `check --jax`. XLA runs a step as one CUDA graph, and multiplies by kernels of its own; both can be switched off.
+JAX_PROGRAMS = {
+    "jax": jax(HERE / "jax_train.py"),
+    "jax-nodes": jax(HERE / "jax_train.py", env={"MFU_GRAPHS": "node"}),
+    "jax-kernels": jax(HERE / "jax_train.py", xla="--xla_gpu_enable_command_buffer="),
+    "jax-cublas": jax(HERE / "jax_train.py", xla="--xla_gpu_enable_command_buffer= --xla_gpu_enable_triton_gemm=false", flop="executed"),
 }

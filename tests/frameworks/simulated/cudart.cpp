@@ -261,6 +261,8 @@ SIM_RUNTIME(cudaFuncGetName, 12030, (const char** name, const void* func), {
   *name = symbol_for(func);
   return *name != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 })
+SIM_RUNTIME(cudaGetFuncBySymbol, 11000, (cudaFunction_t * function, const void* func),
+            { return function_for(func, reinterpret_cast<CUfunction*>(function)); })
 SIM_RUNTIME(cudaKernelSetAttributeForDevice, 12060, (cudaKernel_t, cudaFuncAttribute, int, int),
             { return CUDA_SUCCESS; })
 SIM_RUNTIME(cudaOccupancyMaxActiveBlocksPerMultiprocessor, 6050,

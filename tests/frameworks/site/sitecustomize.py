@@ -9,6 +9,7 @@
   or not. SIMGPU_RANGES=0: they are noted there and nowhere else.
 """
 
+import contextlib
 import ctypes
 import importlib.abc
 import importlib.util
@@ -43,21 +44,27 @@ class _AfterImport(importlib.abc.MetaPathFinder):
 
 def replace_libraries(folder):
     # In the order of their dependencies.
-    order = ["libcudart.so.13", "libcublasLt.so.13", "libcublas.so.13", "libcupti.so.13", "libnccl.so.2"]
-    paths = {name: os.path.join(folder, name) for name in order}
+    order = ["libcudart.so.13", "libcublasLt.so.13", "libcublas.so.13", "libcupti.so.13", "libnccl.so.2", "libcudnn.so.9"]
+    paths = {name: path for name in order if os.path.exists(path := os.path.join(folder, name))}
     original = ctypes.CDLL.__init__
 
     def redirected(self, name, *args, **kwargs):
-        original(self, paths.get(os.path.basename(name), name) if isinstance(name, str) else name, *args, **kwargs)
+        known = paths.get(os.path.basename(name)) if isinstance(name, (str, os.PathLike)) else None
+        original(self, known or name, *args, **kwargs)
 
     ctypes.CDLL.__init__ = redirected
     opened = []
 
-    def before_torch():
+    def before():
         opened.extend(ctypes.CDLL(path) for path in paths.values())
 
-    before_torch.before = True
-    _after["torch"] = [before_torch]
+    before.before = True
+    _after["torch"] = _after["jaxlib"] = [before]
+
+
+def show_device(module):
+    """jax._src.hardware_utils, which looks for the files of a real driver"""
+    module.has_visible_nvidia_gpu = lambda: True
 
 
 def end_generation_by_length(module):
@@ -94,6 +101,15 @@ class _Marks:
             )
             with open(self.path, "a") as out:
                 out.write(line + "\n")
+
+
+@contextlib.contextmanager
+def noted(name):
+    """Notes when a part of the program ran, where it has no range of its own."""
+    marks = _Marks(os.environ.get("SIMGPU_MARKS"))
+    marks.open(name)
+    yield
+    marks.close()
 
 
 def note_ranges(marks, shown):
@@ -141,4 +157,5 @@ if os.environ.get("SIMGPU_LIBRARIES"):
     sys.meta_path.insert(0, _AfterImport())
     replace_libraries(os.environ["SIMGPU_LIBRARIES"])
     _after["transformers.generation.utils"] = [end_generation_by_length]
+    _after["jax._src.hardware_utils"] = [show_device]
     note_ranges(_Marks(os.environ.get("SIMGPU_MARKS")), os.environ.get("SIMGPU_RANGES") != "0")
