@@ -16,25 +16,21 @@ enum class CuptiRemedy : std::uint8_t {
 struct CuptiDefect {
   std::uint32_t first, last;  ///< cuptiGetVersion(), both included
   CuptiRemedy remedy;
-  const char* what;    ///< one clause
-  const char* source;  ///< the page that describes the defect
+  const char* what;  ///< one clause
 };
 
-/// The table. Source: NVIDIA's CUPTI release notes and the threads named.
+/// Source: NVIDIA's release notes of CUPTI 12.5 Update 1, 13.1, 13.3 and 13.0 Update 1; that 13.2 overflows the stack
+/// was seen with 13.2.23, 13.2.75 and 13.2.86 without a driver.
 inline constexpr CuptiDefect kCuptiDefects[] = {
-    {22, 22, CuptiRemedy::kSayIfNoRecords, "CUPTI 12.4 Update 1 traces no kernels", "release notes of 12.5 Update 1"},
+    {22, 22, CuptiRemedy::kSayIfNoRecords, "CUPTI 12.4 Update 1 traces no kernels"},
     {24, 130099, CuptiRemedy::kSayIfUntimed,
-     "CUPTI 12.6 Update 2 to 13.0 writes no times once any client has registered a clock of its own, as Kineto does",
-     "release notes of 13.1"},
+     "CUPTI 12.6 Update 2 to 13.0 writes no times once any client has registered a clock of its own, as Kineto does"},
     {0, 130299, CuptiRemedy::kSayIfUntimed,
-     "CUPTI before 13.3 does not give back the device buffers of CUDA graphs: use 13.3 or newer",
-     "release notes of 13.3"},
+     "CUPTI before 13.3 does not give back the device buffers of CUDA graphs: use 13.3 or newer"},
     {130000, 130000, CuptiRemedy::kOtherCopy,
-     "CUPTI 13.0 (before Update 1) can crash in cuptiActivityFlushAll and in long runs of CUDA graphs",
-     "release notes of 13.0 Update 1"},
+     "CUPTI 13.0 (before Update 1) can crash in cuptiActivityFlushAll and in long runs of CUDA graphs"},
     {130200, 130202, CuptiRemedy::kOtherCopy,
-     "CUPTI 13.2 overflows the stack when it cannot initialise, and becomes slower with the number of calls",
-     "release notes of 13.3; seen with 13.2.23, 13.2.75 and 13.2.86 without a driver"},
+     "CUPTI 13.2 overflows the stack when it cannot initialise, and becomes slower with the number of calls"},
 };
 
 /// The first defect of `version` with this remedy; nullptr: none is known.

@@ -382,6 +382,13 @@ DurationNs Ledger::long_gaps_ns() const noexcept {
   return sum;
 }
 
+DurationNs Ledger::busy_ns() const noexcept {
+  DurationNs sum = 0;
+  for (const auto& device : devices_)
+    if (device) sum += device->timeline.busy_ns();
+  return sum;
+}
+
 std::size_t Ledger::pending() const noexcept {
   std::size_t sum = 0;
   for (const auto& device : devices_)

@@ -76,6 +76,8 @@ class Ledger final : private TimelineListener {
   void add_host_work(const WorkSpan& span);
   /// Idle time so far in gaps that are long enough to look into, of all devices.
   [[nodiscard]] DurationNs long_gaps_ns() const noexcept;
+  /// Time in which kernels ran so far, of all devices together.
+  [[nodiscard]] DurationNs busy_ns() const noexcept;
 
   /// Work runs on `device`, whose activities come later.
   void expect_device(std::uint32_t device) { (void)device_at(device); }

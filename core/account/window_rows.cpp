@@ -370,8 +370,12 @@ void WindowRows::emit_until(TimeNs end, const LiveInstances& live) {
     spread_untimed(found->second);
     summarize(found->second, out);
     if (traced) {
-      for (const auto& [key, from] : found->second) run_[key].add(from);
+      for (const auto& [key, from] : found->second) {
+        run_[key].add(from);
+        run_[key].cut |= from.cut;
+      }
     } else {
+      left_out_ = true;
       std::for_each(out.regions.begin(), out.regions.end(), forget_measured);
     }
     windows_.erase(found);
@@ -385,6 +389,8 @@ void WindowRows::finish(const LiveInstances& live, TimeNs end) {
   if (end > grid().edge(next_window_)) emit_until(end, live);
   for (const auto& [window, rows] : windows_)  // of a window without length: records that came late at its very begin
     for (const auto& [key, from] : rows) run_[key].add(from);
+  if (!left_out_)  // the parts of each instance are all there
+    for (auto& [key, row] : run_) row.cut = false;
   WindowSummary out;
   out.final_run = true;
   out.window = {grid().origin_ns, end};

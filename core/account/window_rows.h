@@ -193,6 +193,7 @@ class WindowRows {
   Rows run_;
   std::int64_t next_window_ = 0;  ///< the first that was not emitted
   std::deque<Interval> unmeasured_;
+  bool left_out_ = false;                                       ///< the run lacks windows that were not measured
   std::vector<NamedBy> named_by_;                               ///< by region
   std::vector<bool> nested_;                                    ///< by region: its instances were parts of others
   std::vector<RegionPath> region_paths_{{0, RegionId::kNone}};  ///< [0]: no region

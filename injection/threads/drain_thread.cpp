@@ -504,14 +504,19 @@ void DrainThread::say_what_is_detected() {
 
 /// Ranges come, GPU work runs, and no rule matches: the names and the missing rule, once.
 void DrainThread::tell_unmatched_names(bool at_exit) {
-  constexpr DurationNs kFirstSeconds = 2 * kNsPerSecond;  // a program's start has other ranges than its steps
   if (unmatched_told_ || !announced_) return;
-  if (!at_exit && monotonic_ns() - started_ < kFirstSeconds) return;
+  // A program's start has other ranges than its steps: the interpreter names the first of these with the second, and
+  // while a compiler works the GPU has hardly any work whose region could be missing.
+  const Ledger& ledger = account_->ledger();
+  const DurationNs age = monotonic_ns() - started_;
+  const bool idle = ledger.busy_ns() < age / 100;
+  if (!at_exit && (idle || age < 2 * kNsPerSecond + ledger.window_ns())) return;
+  const bool by_rules = !parts_.config.regions.empty();
+  if (const ProgramRegions* program = account_->program(); !by_rules && program && program->attributed() != 0) return;
   const UnmatchedNames& seen = parts_.rule_cache.unmatched();
   std::string notice = unmatched_notice(seen, parts_.config.regions);
-  if (notice.empty() && (at_exit || monotonic_ns() - started_ > kFirstSeconds + account_->ledger().window_ns()))
-    notice = no_ranges_notice(nvtx_ranges_seen(), parts_.config.regions);
-  unmatched_told_ = !notice.empty() || (seen.any_matched() && parts_.config.regions.empty());
+  if (notice.empty()) notice = no_ranges_notice(nvtx_ranges_seen(), parts_.config.regions);
+  unmatched_told_ = !notice.empty() || (seen.any_matched() && !by_rules);
   if (!notice.empty()) parts_.sink.say("ranges_unmatched", std::move(notice));
 }
 

@@ -42,6 +42,7 @@ class Program:
     known: tuple = ()  # what fails and is understood, as regular expressions: shown, and no failure
     allowed: tuple = ()  # lines on stderr that are understood, as regular expressions
     processes: int = 1
+    devices: int = 1  # of a process; a region has an instance on each
     launcher: tuple = ("python",)
     env: dict = dataclasses.field(default_factory=dict)
     deadline_s: int = 240  # of processor time, or of none at all
@@ -134,13 +135,14 @@ PROGRAMS = {
     "gpt2-spawn": gpt2("--steps", 20, "--workers", 2, "--start-method", "spawn"),
     # What goes to the other profiler's buffers is not in the account, and buffers that the library had handed out come back to it.
     "gpt2-profiler-own": gpt2(
-        "--steps", 80, "--profile", detected=None, measured=0.2, options=["-c", str(MODELS / "gpt2"), "-i", "1"],
-        known=("called with unknown buffer", r"collection.cpp.*Warning: cuLaunchKernel", r"launches: \d+ dropped"),
+        "--steps", 240, "--profile", detected=None, measured=0.2, options=["-c", str(MODELS / "gpt2"), "-i", "1"],
+        known=("called with unknown buffer", r"collection.cpp.*Warning: ", r"launches: \d+ dropped"),
         allowed=("another profiler had CUPTI's records",),
     ),
     "gpt2-profiler-share": gpt2(
-        "--steps", 80, "--profile", options=["-c", str(MODELS / "gpt2"), "--profiler", "share", "-i", "1"], detected=None, measured=0.2,
-        known=("called with unknown buffer", r"collection.cpp.*Warning: cuLaunchKernel", r"launches: \d+ (dropped|seen, the driver counted)"),
+        "--steps", 240, "--profile", options=["-c", str(MODELS / "gpt2"), "--profiler", "share", "-i", "1"], detected=None, measured=0.2,
+        interpreter=False,
+        known=("called with unknown buffer", r"collection.cpp.*Warning: ", r"launches: \d+ (dropped|seen, the driver counted)"),
         allowed=("another profiler had CUPTI's records",),
     ),
     # Backward, a product of each layer runs after the first one of the next layer.
@@ -298,6 +300,7 @@ VLLM_PROGRAMS = {
 JAX_PROGRAMS = {
     "jax": jax(HERE / "jax_train.py"),
     "jax-nodes": jax(HERE / "jax_train.py", env={"MFU_GRAPHS": "node"}),
+    "jax-devices": jax(HERE / "jax_train.py", "--devices", 2, env={"SIMGPU_DEVICES": "2"}, devices=2, allowed=(r"\[mfu\] total  ",), known=("ncclCommQueryProperties",)),
     "jax-kernels": jax(HERE / "jax_train.py", xla="--xla_gpu_enable_command_buffer="),
     "jax-cublas": jax(HERE / "jax_train.py", xla="--xla_gpu_enable_command_buffer= --xla_gpu_enable_triton_gemm=false", flop="executed"),
 }

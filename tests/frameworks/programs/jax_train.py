@@ -61,7 +61,7 @@ model = Model(nnx.Rngs(0))
 optimizer = nnx.Optimizer(model, optax.adamw(1e-3), wrt=nnx.Param)
 tokens = jnp.zeros((BATCH, LENGTH), jnp.int32)
 if args.devices > 1:
-    mesh = jax.make_mesh((args.devices,), ("data",))
+    mesh = jax.make_mesh((args.devices,), ("data",), axis_types=(jax.sharding.AxisType.Auto,))
     tokens = jax.device_put(tokens, jax.NamedSharding(mesh, jax.P("data")))
 for step in range(args.steps):
     with noted("step"):
