@@ -11,6 +11,11 @@ using namespace mfu::sim;
 
 namespace {
 constexpr CUptiResult kOk = CUPTI_SUCCESS;
+
+CUptiResult own_form(CUpti_SubscriberHandle subscriber) {
+  if (!is_subscriber(subscriber)) return CUPTI_ERROR_INVALID_PARAMETER;
+  return choose_family(true);
+}
 }  // namespace
 
 SIM_CUPTI(cuptiActivityEnableContext, (CUcontext context, CUpti_ActivityKind kind), {
@@ -93,3 +98,53 @@ SIM_CUPTI_AS(cuptiActivityGetAttribute_v2,
                return is_subscriber(subscriber) ? cuptiActivityGetAttribute(attribute, size, value)
                                                 : CUPTI_ERROR_INVALID_PARAMETER;
              })
+
+// Activity API from 13.2 on, separately for each subscriber. Several live side by side where each of them asked for
+// that; their records have every field.
+
+SIM_CUPTI_AS(cuptiActivityRegisterCallbacks_v2,
+             (CUpti_SubscriberHandle subscriber, BufferRequestedV2 requested, BufferCompletedV2 completed), {
+               if (requested == nullptr || completed == nullptr) return CUPTI_ERROR_INVALID_PARAMETER;
+               if (const CUptiResult refused = own_form(subscriber); refused != kOk) return refused;
+               BufferCallbacks callbacks;
+               callbacks.requested_v2 = requested;
+               callbacks.completed_v2 = completed;
+               callbacks.foreign = acting_as_foreign();
+               set_buffer_callbacks(subscriber->client, callbacks);
+               return kOk;
+             })
+
+SIM_CUPTI_AS(cuptiActivityEnable_v2,
+             (CUpti_SubscriberHandle subscriber, CUpti_ActivityKind kind, const void* /*config*/), {
+               if (const CUptiResult refused = own_form(subscriber); refused != kOk) return refused;
+               // Between subscribers, graphs are nodes for all or for none;
+               // CUPTI_ACTIVITY_ATTR_ENABLE_MULTI_SUBSCRIBER_GRAPH_TRACE is 0 here.
+               if (kind == CUPTI_ACTIVITY_KIND_GRAPH_TRACE && subscriber->several) return CUPTI_ERROR_NOT_COMPATIBLE;
+               return set_kind(subscriber, kind, true);
+             })
+
+SIM_EXPORT_AS(cuptiActivityGetNextRecord_v2,
+              (CUpti_SubscriberHandle subscriber, uint8_t* buffer, size_t valid, CUpti_Activity** record)) {
+  if (subscriber == nullptr) return CUPTI_ERROR_INVALID_PARAMETER;
+  return cuptiActivityGetNextRecord(buffer, valid, record);
+}
+
+SIM_CUPTI_AS(cuptiActivityGetNumDroppedRecords_v2,
+             (CUpti_SubscriberHandle subscriber, CUcontext /*context*/, uint32_t /*stream*/, size_t* dropped), {
+               if (dropped == nullptr || !is_subscriber(subscriber)) return CUPTI_ERROR_INVALID_PARAMETER;
+               *dropped = take_dropped(subscriber->client);
+               return kOk;
+             })
+
+SIM_CUPTI_AS(cuptiGetTimestamp_v2, (CUpti_SubscriberHandle subscriber, uint64_t* timestamp), {
+  if (timestamp == nullptr || !is_subscriber(subscriber)) return CUPTI_ERROR_INVALID_PARAMETER;
+  *timestamp = cupti_timestamp();
+  return kOk;
+})
+
+/// Whether any client has a kind enabled.
+SIM_CUPTI_AS(cuptiIsTracingSessionRunning, (uint8_t * running), {
+  if (running == nullptr) return CUPTI_ERROR_INVALID_PARAMETER;
+  *running = connected_driver()->wanted->any_activity() ? 1 : 0;
+  return kOk;
+})

@@ -9,6 +9,64 @@ namespace {
 
 using namespace mfu::sim;
 
+CUresult push_context(Context* context) {
+  if (!alive(context, Magic::kContext)) return CUDA_ERROR_INVALID_CONTEXT;
+  return thread_contexts().stack.push_back(context) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+}
+
+CUresult destroy_context(Context* context) {
+  if (!alive(context, Magic::kContext)) return CUDA_ERROR_INVALID_CONTEXT;
+  synchronize_context(context);
+  resource_callback(ResourceEvent{.cbid = kContextDestroyStarting, .context = reinterpret_cast<CUcontext>(context)});
+  Process& p = process();
+  const std::lock_guard lock(p.mutex);
+  std::erase(p.contexts, context);
+  context->magic = Magic::kDead;
+  p.dead_contexts.push_back(context);
+  auto& stack = thread_contexts().stack;
+  if (!stack.empty() && stack.back() == context) stack.pop_back();
+  return CUDA_SUCCESS;
+}
+
+CUresult destroy_stream(CUstream handle) {
+  auto* stream = reinterpret_cast<Stream*>(handle);
+  if (handle == CU_STREAM_LEGACY || handle == CU_STREAM_PER_THREAD || !alive(stream, Magic::kStream)) {
+    return CUDA_ERROR_INVALID_HANDLE;
+  }
+  Context* context = stream->context;
+  resource_callback(
+      ResourceEvent{.cbid = kStreamDestroyStarting, .context = reinterpret_cast<CUcontext>(context), .stream = handle});
+  const std::lock_guard lock(context->mutex);
+  // Its work goes on: an invisible stream of the same context keeps the tail for cuCtxSynchronize.
+  context->legacy.tail_ns = std::max(context->legacy.tail_ns, stream->blocking ? stream->tail_ns : 0);
+  std::erase(context->streams, stream);
+  stream->magic = Magic::kDead;
+  return CUDA_SUCCESS;
+}
+
+CUresult unload_module(Module* module) {
+  if (!alive(module, Magic::kModule)) return CUDA_ERROR_INVALID_HANDLE;
+  ResourceEvent event{.cbid = kModuleUnloadStarting, .context = reinterpret_cast<CUcontext>(current_context())};
+  event.is_module = true;
+  event.module_id = module->id;
+  resource_callback(event);
+  module->magic = Magic::kDead;  // kept: records in flight still point to its kernels
+  return CUDA_SUCCESS;
+}
+
+CUresult capture_info(CUstream handle, bool per_thread, CUstreamCaptureStatus* status, cuuint64_t* id, CUgraph* graph,
+                      const CUgraphNode** dependencies, std::size_t* count) {
+  return on_stream(handle, per_thread, [&](Stream& s) {
+    const bool active = s.capture != nullptr;
+    if (status != nullptr) *status = active ? s.capture->status : CU_STREAM_CAPTURE_STATUS_NONE;
+    if (id != nullptr) *id = active ? s.capture->id : 0;
+    if (graph != nullptr) *graph = active ? reinterpret_cast<CUgraph>(s.capture->graph) : nullptr;
+    if (dependencies != nullptr) *dependencies = reinterpret_cast<const CUgraphNode*>(s.frontier.data());
+    if (count != nullptr) *count = s.frontier.size();
+    return CUDA_SUCCESS;
+  });
+}
+
 CUresult make_context(CUcontext* out, unsigned flags, CUdevice device) {
   if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
   Context* context = nullptr;
@@ -95,6 +153,7 @@ SIM_API(cuCtxGetDevice, (CUdevice * device), (device), {
 SIM_API(cuStreamCreateWithPriority, (CUstream * phStream, unsigned flags, int priority), (phStream, flags, priority),
         { return create_stream(phStream, flags, priority); })
 SIM_API(cuStreamDestroy_v2, (CUstream hStream), (hStream), { return destroy_stream(hStream); })
+SIM_API(cuLibraryUnload, (CUlibrary library), (library), { return unload_module(reinterpret_cast<Module*>(library)); })
 SIM_API(cuModuleUnload, (CUmodule hmod), (hmod), { return unload_module(reinterpret_cast<Module*>(hmod)); })
 SIM_STREAM_API(cuStreamIsCapturing, (CUstream hStream, CUstreamCaptureStatus* captureStatus), (hStream, captureStatus),
                { return capture_info(hStream, per_thread, captureStatus, nullptr, nullptr, nullptr, nullptr); })
@@ -128,3 +187,13 @@ SIM_API(cuGraphInstantiate_v2,
           if (graph == nullptr) return CUDA_ERROR_INVALID_VALUE;
           return instantiate(reinterpret_cast<GraphExec**>(phGraphExec), *graph);
         })
+
+SIM_STREAM_API(cuStreamGetCaptureInfo_v3,
+               (CUstream hStream, CUstreamCaptureStatus* captureStatus_out, cuuint64_t* id_out, CUgraph* graph_out,
+                const CUgraphNode** dependencies_out, const CUgraphEdgeData** edgeData_out,
+                size_t* numDependencies_out),
+               (hStream, captureStatus_out, id_out, graph_out, dependencies_out, edgeData_out, numDependencies_out), {
+                 if (edgeData_out != nullptr) *edgeData_out = nullptr;  // plain dependencies only
+                 return capture_info(hStream, per_thread, captureStatus_out, id_out, graph_out, dependencies_out,
+                                     numDependencies_out);
+               })

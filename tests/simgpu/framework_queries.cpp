@@ -137,16 +137,6 @@ SIM_API(cuCtxGetLimit, (size_t * pvalue, CUlimit limit), (pvalue, limit), {
   return CUDA_SUCCESS;
 })
 
-SIM_STREAM_API(cuStreamGetCaptureInfo_v3,
-               (CUstream hStream, CUstreamCaptureStatus* captureStatus_out, cuuint64_t* id_out, CUgraph* graph_out,
-                const CUgraphNode** dependencies_out, const CUgraphEdgeData** edgeData_out,
-                size_t* numDependencies_out),
-               (hStream, captureStatus_out, id_out, graph_out, dependencies_out, edgeData_out, numDependencies_out), {
-                 if (edgeData_out != nullptr) *edgeData_out = nullptr;  // plain dependencies only
-                 return capture_info(hStream, per_thread, captureStatus_out, id_out, graph_out, dependencies_out,
-                                     numDependencies_out);
-               })
-
 // Devices, contexts, streams, functions -------------------------------------------------------------------------
 
 SIM_API(cuDeviceCanAccessPeer, (int* can, CUdevice dev, CUdevice peer), (can, dev, peer), {
@@ -199,7 +189,6 @@ SIM_API(cuLibraryLoadData,
         (library, code, jitOptions, jitOptionsValues, numJitOptions, libraryOptions, libraryOptionValues,
          numLibraryOptions),
         { return load_module(reinterpret_cast<Module**>(library), code); })
-SIM_API(cuLibraryUnload, (CUlibrary library), (library), { return unload_module(reinterpret_cast<Module*>(library)); })
 SIM_API(cuLibraryGetKernel, (CUkernel * pKernel, CUlibrary library, const char* name), (pKernel, library, name),
         { return find_function(reinterpret_cast<Function**>(pKernel), reinterpret_cast<Module*>(library), name); })
 SIM_API(cuLibraryGetModule, (CUmodule * pMod, CUlibrary library), (pMod, library), {

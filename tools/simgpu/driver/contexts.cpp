@@ -19,11 +19,6 @@ CUresult set_current(Context* context) {
   return CUDA_SUCCESS;
 }
 
-CUresult push_context(Context* context) {
-  if (!alive(context, Magic::kContext)) return CUDA_ERROR_INVALID_CONTEXT;
-  return thread_contexts().stack.push_back(context) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
-}
-
 namespace {
 
 /// Other threads may hold a context as current that is destroyed, and it must answer that it is. So it is kept until
@@ -56,20 +51,6 @@ CUresult create_context(Context** out, unsigned flags, int ordinal) {
   init_stream(context->legacy, *context, kDefaultStreamId, 0, 0);
   *out = context;
   resource_callback(ResourceEvent{.cbid = kContextCreated, .context = reinterpret_cast<CUcontext>(context)});
-  return CUDA_SUCCESS;
-}
-
-CUresult destroy_context(Context* context) {
-  if (!alive(context, Magic::kContext)) return CUDA_ERROR_INVALID_CONTEXT;
-  synchronize_context(context);
-  resource_callback(ResourceEvent{.cbid = kContextDestroyStarting, .context = reinterpret_cast<CUcontext>(context)});
-  Process& p = process();
-  const std::lock_guard lock(p.mutex);
-  std::erase(p.contexts, context);
-  context->magic = Magic::kDead;
-  p.dead_contexts.push_back(context);
-  auto& stack = thread_contexts().stack;
-  if (!stack.empty() && stack.back() == context) stack.pop_back();
   return CUDA_SUCCESS;
 }
 

@@ -142,17 +142,4 @@ inline CUresult launch(CUfunction f, CUstream handle, bool per_thread, const Lau
   return on_stream(handle, per_thread, [&](Stream& s) { return launch_kernel(s, *function, shape, options); });
 }
 
-inline CUresult capture_info(CUstream handle, bool per_thread, CUstreamCaptureStatus* status, cuuint64_t* id,
-                             CUgraph* graph, const CUgraphNode** dependencies, std::size_t* count) {
-  return on_stream(handle, per_thread, [&](Stream& s) {
-    const bool active = s.capture != nullptr;
-    if (status != nullptr) *status = active ? s.capture->status : CU_STREAM_CAPTURE_STATUS_NONE;
-    if (id != nullptr) *id = active ? s.capture->id : 0;
-    if (graph != nullptr) *graph = active ? reinterpret_cast<CUgraph>(s.capture->graph) : nullptr;
-    if (dependencies != nullptr) *dependencies = reinterpret_cast<const CUgraphNode*>(s.frontier.data());
-    if (count != nullptr) *count = s.frontier.size();
-    return CUDA_SUCCESS;
-  });
-}
-
 }  // namespace mfu::sim

@@ -187,23 +187,19 @@ void sleep_until(std::int64_t t_ns);
 // Contexts -------------------------------------------------------------------------------------------------------
 Context* current_context() noexcept;
 CUresult set_current(Context* context);
-CUresult push_context(Context* context);
 CUresult create_context(Context** out, unsigned flags, int ordinal);
-CUresult destroy_context(Context* context);
 CUresult retain_primary(Context** out, int ordinal);
 CUresult synchronize_context(Context* context);
 
 // Streams and events ---------------------------------------------------------------------------------------------
 CUresult resolve_stream(CUstream handle, bool per_thread, Stream** out);
 CUresult create_stream(CUstream* out, unsigned flags, int priority);
-CUresult destroy_stream(CUstream handle);
 CUresult synchronize_stream(Stream& stream);
 [[gnu::weak]] CUresult host_function(Stream& stream, CUhostFn function, void* data);  ///< where the tests add it
 std::int64_t start_of_next(Stream& stream);  ///< when a kernel that is launched now would begin
 
 // Modules --------------------------------------------------------------------------------------------------------
 CUresult load_module(Module** out, const void* image);
-CUresult unload_module(Module* module);
 CUresult find_function(Function** out, Module* module, const char* name);
 Function* function_of(const void* handle) noexcept;
 

@@ -82,16 +82,6 @@ CUresult load_module(Module** out, const void* image) {
   return CUDA_SUCCESS;
 }
 
-CUresult unload_module(Module* module) {
-  if (!alive(module, Magic::kModule)) return CUDA_ERROR_INVALID_HANDLE;
-  ResourceEvent event{.cbid = kModuleUnloadStarting, .context = reinterpret_cast<CUcontext>(current_context())};
-  event.is_module = true;
-  event.module_id = module->id;
-  resource_callback(event);
-  module->magic = Magic::kDead;  // kept: records in flight still point to its kernels
-  return CUDA_SUCCESS;
-}
-
 CUresult find_function(Function** out, Module* module, const char* name) {
   if (out == nullptr || name == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (!alive(module, Magic::kModule)) return CUDA_ERROR_INVALID_HANDLE;

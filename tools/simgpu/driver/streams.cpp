@@ -85,22 +85,6 @@ CUresult create_stream(CUstream* out, unsigned flags, int priority) {
   return CUDA_SUCCESS;
 }
 
-CUresult destroy_stream(CUstream handle) {
-  auto* stream = reinterpret_cast<Stream*>(handle);
-  if (handle == CU_STREAM_LEGACY || handle == CU_STREAM_PER_THREAD || !alive(stream, Magic::kStream)) {
-    return CUDA_ERROR_INVALID_HANDLE;
-  }
-  Context* context = stream->context;
-  resource_callback(
-      ResourceEvent{.cbid = kStreamDestroyStarting, .context = reinterpret_cast<CUcontext>(context), .stream = handle});
-  const std::lock_guard lock(context->mutex);
-  // Its work goes on: an invisible stream of the same context keeps the tail for cuCtxSynchronize.
-  context->legacy.tail_ns = std::max(context->legacy.tail_ns, stream->blocking ? stream->tail_ns : 0);
-  std::erase(context->streams, stream);
-  stream->magic = Magic::kDead;
-  return CUDA_SUCCESS;
-}
-
 CUresult synchronize_stream(Stream& stream) {
   std::int64_t until = 0;
   {
