@@ -40,7 +40,7 @@ void Drain::follow_instances() {
         counters_.add(Counter::kInstancesFull);
         continue;
       }
-      if (program_ != nullptr) program_->leave_to_ranges();
+      if (program_ != nullptr && program_->open_range(event)) continue;
       if (detected_ != nullptr) detected_->stand_aside();
       ledger_.open(*event.slot, event.at);
       if (calls_) calls_->ranges().open(*event.slot, event.at);
@@ -48,7 +48,9 @@ void Drain::follow_instances() {
     }
     if (calls_) calls_->ranges().close(*event.slot, event.at);
     const std::uint32_t context = event.slot->context.load(std::memory_order_relaxed);
-    ledger_.close(*event.slot, event.at, context != 0 ? contexts_.find(context) : std::nullopt);
+    const std::optional<std::uint32_t> device = context != 0 ? contexts_.find(context) : std::nullopt;
+    if (program_ != nullptr && program_->close_range(event, device)) continue;
+    ledger_.close(*event.slot, event.at, device);
     InstanceTable::release(*event.slot);
   }
 }
@@ -153,7 +155,9 @@ void Drain::note_bad_time(const ActivityRecord& record, InstanceId owner, bool k
   newest_.begin = std::max(newest_.begin, record.begin_ns);
   newest_.end = std::max(newest_.end, record.end_ns);
   if (graphs_ != nullptr && record.graph == GraphId::kNone) graphs_->learn(record);
-  if (owner == InstanceId::kNone && program_ != nullptr)
+  if (program_ != nullptr && owner != InstanceId::kNone && program_->holds(owner)) [[unlikely]]
+    program_->add(record, first, 0, owner);
+  else if (owner == InstanceId::kNone && program_ != nullptr)
     program_->add(record, first, thread_outside(found.owner));
   else if (owner == InstanceId::kNone && detected_ != nullptr)
     detected_->add(record, first, thread_outside(found.owner));

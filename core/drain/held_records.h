@@ -15,7 +15,7 @@ namespace mfu {
 
 struct HeldRecord {
   ActivityRecord record;
-  std::uint64_t launch = 0;  ///< index in the detector's stream, once it is there
+  std::uint64_t launch = 0;  ///< index in the detector's stream, once it is there; in ProgramRegions, its owner
   std::uint32_t thread = 0;
   bool first_of_launch = false;
 };

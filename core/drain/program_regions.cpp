@@ -52,18 +52,27 @@ void ProgramRegions::add_fact(const ProgramFact& fact) {
     counted_.insert_or_assign(fact.model, PassFlop{value(ShapeWords::kBatch), value(ShapeWords::kSeqLen)});
     return;
   }
-  if (by_ranges_ || fact.range != InstanceId::kNone) {
-    if (!given_) in_ranges_.add(with_model(fact));
-    return;
+  if (stopped_)
+    in_ranges_.add(with_model(fact));
+  else
+    ranges_.add_fact(fact);
+}
+
+/// Those whose ranges are known.
+void ProgramRegions::take_facts(bool all) {
+  while (const std::optional<ProgramFact> fact = ranges_.take_fact(all)) {
+    const ProgramFact known = with_model(*fact);
+    if (!given_) in_ranges_.add(known);
+    if (stopped_) continue;
+    if (fact->kind == FactKind::kLayer) {
+      if (layers_.size() < kMostHeld) layers_.push_back(*fact);
+      continue;
+    }
+    steps_.add(known);
+    if (!steps_.confused()) continue;
+    notices_.emplace_back("the program's threads run passes at the same time: the interpreter is not asked any more");
+    stop();
   }
-  if (fact.kind == FactKind::kLayer) {
-    if (layers_.size() < kMostHeld) layers_.push_back(fact);
-    return;
-  }
-  steps_.add(with_model(fact));
-  if (!steps_.confused()) return;
-  notices_.emplace_back("the program's threads run passes at the same time: the interpreter is not asked any more");
-  stop();
 }
 
 /// Its model is the one that counts its FLOP.
@@ -80,13 +89,42 @@ void ProgramRegions::add_model(std::uint32_t number, FlopsModel model) {
   models_.insert_or_assign(number, std::move(model));
 }
 
-void ProgramRegions::add(const ActivityRecord& record, bool first_of_launch, std::uint32_t thread) {
+void ProgramRegions::add(const ActivityRecord& record, bool first_of_launch, std::uint32_t thread, InstanceId owner) {
   if (stopped_ || !expects_ || raw(record.correlation) == 0) return give_out_one({record, 0, thread, first_of_launch});
   ledger_.expect_device(raw(record.device));
-  held_.push_back({record, 0, thread, first_of_launch});
+  held_.push_back({record, raw(owner), thread, first_of_launch});
+}
+
+bool ProgramRegions::open_range(const InstanceFeed::Event& event) {
+  const Phase phase = rules_.regions()[raw(event.slot->region)].phase;
+  if (phase == Phase::kTrain || phase == Phase::kPrefill || phase == Phase::kDecode || phase == Phase::kMixed)
+    leave_to_ranges();
+  if (stopped_ || !expects_) return false;
+  ranges_.add(event, std::nullopt);
+  return true;
+}
+
+bool ProgramRegions::close_range(const InstanceFeed::Event& event, std::optional<std::uint32_t> home_device) {
+  if (!ranges_.has(event.slot->id)) return false;
+  ranges_.add(event, home_device);
+  return true;
+}
+
+/// It is inside of what is open.
+void ProgramRegions::give_out_range() {
+  const HeldRanges::Event event = ranges_.take();
+  const TimeNs at = std::max(event.at, ledger_.now());
+  if (!event.opens()) {
+    ledger_.close(*event.slot, at, event.home_device);
+    return InstanceTable::release(*event.slot);
+  }
+  if (detected_ != nullptr) detected_->stand_aside();
+  if (event.slot->parent == InstanceId::kNone && !open_.empty() && event.is_over) event.slot->parent = open_.back().id;
+  ledger_.open(*event.slot, at);
 }
 
 void ProgramRegions::give_out_one(const HeldRecord& held) {
+  if (held.launch != 0) return ledger_.add(held.record, static_cast<InstanceId>(held.launch), held.first_of_launch);
   const InstanceId owner = open_.empty() ? InstanceId::kNone : open_.back().id;
   if (owner == InstanceId::kNone && !made_ && detected_ != nullptr)
     return detected_->add(held.record, held.first_of_launch, held.thread);
@@ -95,9 +133,15 @@ void ProgramRegions::give_out_one(const HeldRecord& held) {
   attributed_ += owner != InstanceId::kNone && held.first_of_launch ? 1 : 0;
 }
 
-void ProgramRegions::give_out_before(const HeldRecord* end) {
-  std::for_each(held_.begin(), end, [this](const HeldRecord& held) { give_out_one(held); });
-  held_.drop_before(end);
+/// As far as the ranges that own them are there. \return all were given out
+bool ProgramRegions::give_out_before(const HeldRecord* end) {
+  const HeldRecord* const until = std::find_if(held_.begin(), end, [this](const HeldRecord& held) {
+    return held.launch != 0 && ranges_.holds(static_cast<InstanceId>(held.launch));
+  });
+  std::for_each(held_.begin(), until, [this](const HeldRecord& held) { give_out_one(held); });
+  const bool all = until == end;
+  held_.drop_before(until);
+  return all;
 }
 
 /// Launches up to and with `until` belong to what is open, and to the layers that begin among them before `end`.
@@ -112,9 +156,9 @@ void ProgramRegions::give_out(CorrelationId until, TimeNs end) {
 
 void ProgramRegions::give_out_launches(CorrelationId until) {
   if (raw(until) == 0) return;
-  give_out_before(std::find_if(held_.begin(), held_.end(),
-                               [until](const HeldRecord& held) { return newer(held.record.correlation, until); }));
-  if (is_after(until, given_out_)) given_out_ = until;
+  const bool all = give_out_before(std::find_if(
+      held_.begin(), held_.end(), [until](const HeldRecord& held) { return newer(held.record.correlation, until); }));
+  if (all && is_after(until, given_out_)) given_out_ = until;
 }
 
 // --- marks ----------------------------------------------------------------------------------------------------------
@@ -159,7 +203,7 @@ bool ProgramRegions::is_counted(const ProgramMark& mark) const {
 
 void ProgramRegions::prepare(InstanceSlot& slot, RegionId region, const ProgramMark& mark) {
   slot.id = static_cast<InstanceId>(kFirstId + next_id_++ % kIds);
-  slot.opener = kOpener;
+  slot.opener = ranges_.opener() != ThreadSerial::kNone ? ranges_.opener() : kOpener;
   slot.region = region;
   slot.rule = rules_.rule_of_region(region);
   slot.shape = mark.shape;
@@ -173,7 +217,7 @@ void ProgramRegions::open(const ProgramMark& mark) {
   prepare(made, region_of(mark.region), mark);
   made.parent = around;
   if (mark.region == ProgramRegion::kStep || mark.region == ProgramRegion::kUpdate) made.shape = {};
-  if (mark.region == ProgramRegion::kStep) last_mark_ = mark.at;
+  if (mark.region == ProgramRegion::kStep) last_step_.begin = mark.at;
   if (mark.model >= kFirstCounted && !counted_.contains(mark.model)) uncounted_ = mark;
   open(made, mark);
 }
@@ -215,7 +259,7 @@ void ProgramRegions::close(const ProgramMark& mark) {
     uncounted_->at = mark.at;
     add_work(*std::exchange(uncounted_, {}), open_.back().id);
   }
-  if (mark.region == ProgramRegion::kStep) last_step_ = mark.at - last_mark_;
+  if (mark.region == ProgramRegion::kStep) last_step_.length = mark.at - last_step_.begin;
   ledger_.close(open_.back(), std::max(mark.at, ledger_.now()), home_);
   open_.pop_back();
 }
@@ -231,6 +275,15 @@ void ProgramRegions::add_work(const ProgramMark& mark, InstanceId whole) {
   ledger_.close(slot, std::max(mark.at, ledger_.now()), home_);
 }
 
+/// The range that it begins in is no longer than the step.
+bool ProgramRegions::fits_ranges(const ProgramMark& begin) const {
+  if (begin.range == InstanceId::kNone) return true;
+  const auto is_in_it = [&](const ProgramMark& mark) {
+    return mark.kind == ProgramMark::Kind::kOpen && ranges_.hold_around(begin.range, mark.range);
+  };
+  return ranges_.hold_around(begin.range, begin.range) && std::none_of(marks_.begin(), marks_.end(), is_in_it);
+}
+
 void ProgramRegions::apply(const ProgramMark& mark) {
   const bool opens = mark.kind == ProgramMark::Kind::kOpen;
   if (skipped_ != 0 || (opens && open_.empty() && raw(given_out_) != 0 && newer(given_out_, mark.launch))) {
@@ -239,6 +292,7 @@ void ProgramRegions::apply(const ProgramMark& mark) {
     if (mark.kind == ProgramMark::Kind::kClose) --skipped_;
     return;
   }
+  if (opens && !fits_ranges(mark)) return leave_to_ranges();
   give_out(mark.launch, mark.at);
   close_layer(mark.at);
   if (opens)
@@ -249,19 +303,38 @@ void ProgramRegions::apply(const ProgramMark& mark) {
     add_work(mark, (mark.region == ProgramRegion::kBackward ? open_.back() : open_.front()).id);
 }
 
-void ProgramRegions::take_marks(CorrelationId complete) {
+/// And ranges before `until`. A region begins before a range that begins with it, and ends behind one that ends with
+/// it.
+void ProgramRegions::take_marks(CorrelationId complete, TimeNs until, bool all) {
   for (const ProgramMark& mark : steps_.take()) marks_.push_back(mark);
-  for (; !marks_.empty() && (raw(marks_.front().launch) == 0 || !newer(marks_.front().launch, complete)) &&
-         is_counted(marks_.front());
-       marks_.pop_front())
-    apply(marks_.front());
+  while (!stopped_) {
+    const ProgramMark* next = marks_.empty() ? nullptr : &marks_.front();
+    const TimeNs before = next == nullptr ? until : next->at + (next->kind == ProgramMark::Kind::kOpen ? 0 : 1);
+    if (ranges_.next(std::min(until, before), all) != nullptr) {
+      give_out_range();
+      continue;
+    }
+    const bool ready =
+        next != nullptr && (raw(next->launch) == 0 || !newer(next->launch, complete)) && is_counted(*next);
+    if (next == nullptr || !(ready || all)) return;
+    const ProgramMark mark = *next;
+    marks_.pop_front();
+    apply(mark);
+  }
 }
 
 // --- passes in the program's own ranges ------------------------------------------------------------------------------
 
+/// Those whose ranges are in the account.
+void ProgramRegions::add_passes_to_ranges() {
+  for (const RangePass& pass : in_ranges_.take())
+    ranges_.holds(pass.range) ? in_ranges_.put_back(pass) : add_to_ranges(pass);
+}
+
 /// A pass is a part of each range around it that counts FLOP. Such a range may name what the interpreter cannot see.
 void ProgramRegions::add_to_ranges(const RangePass& pass) {
   for (const Instance *i = ledger_.find(pass.range), *around = nullptr; i != nullptr; i = around) {
+    if (i->detected().by_interpreter) return;  // it has the FLOP of its passes
     around = i->parent;
     if (i->phase == Phase::kNone) continue;
     ProgramMark mark = pass.mark;
@@ -277,24 +350,40 @@ void ProgramRegions::add_to_ranges(const RangePass& pass) {
 bool ProgramRegions::is_late() const noexcept {
   const ProgramFact* oldest = steps_.undecided();
   if (oldest == nullptr) return false;
-  const DurationNs patience =
-      std::clamp<DurationNs>(3 * last_step_, 2 * ledger_.window_ns() + kNsPerSecond, kMostPatience);
-  return now_ - oldest->at > patience || static_cast<std::size_t>(held_.end() - held_.begin()) > kMostHeld;
+  return now_ - oldest->at > patience() || static_cast<std::size_t>(held_.end() - held_.begin()) > kMostHeld;
+}
+
+DurationNs ProgramRegions::patience() const noexcept {
+  return std::clamp<DurationNs>(3 * last_step_.length, 2 * ledger_.window_ns() + kNsPerSecond, kMostPatience);
 }
 
 TimeNs ProgramRegions::settle(CorrelationId complete, TimeNs watermark) {
-  for (const RangePass& pass : in_ranges_.take()) add_to_ranges(pass);
-  if (stopped_) return watermark;
+  const TimeNs until = stopped_ ? watermark : settle_steps(complete, watermark);
+  add_passes_to_ranges();
+  return until;
+}
+
+TimeNs ProgramRegions::settle_steps(CorrelationId complete, TimeNs watermark) {
   now_ = std::max(now_, watermark);
   held_.take(held_.waiting_until(complete).size());
+  take_facts(false);
+  if (now_ > ranges_.waits_from() + patience() || ranges_.size() > HeldRanges::kMost) {  // for the end of a long range
+    if (ranges_.first_fact() != nullptr || ranges_.size() > HeldRanges::kMost)
+      leave_to_ranges();
+    else if (ranges_.next(ranges_.waits_from() + 1, true) != nullptr)
+      give_out_range();
+  }
+  if (stopped_) return watermark;
   if (!passing_ && is_late()) {
     if (steps_.starts())
       passing_ = true;
     else
       steps_.flush();
   }
-  take_marks(complete);
   const ProgramFact* oldest = passing_ ? nullptr : steps_.undecided();
+  if (oldest == nullptr) oldest = ranges_.first_fact();
+  take_marks(complete, oldest == nullptr ? watermark + 1 : std::min(watermark + 1, oldest->at), false);
+  if (stopped_) return watermark;
   if (marks_.empty() && (oldest == nullptr || !newer(oldest->launch, complete)))
     oldest == nullptr ? give_out(complete) : give_out(oldest->launch, oldest->at);
   else if (marks_.empty())
@@ -303,17 +392,18 @@ TimeNs ProgramRegions::settle(CorrelationId complete, TimeNs watermark) {
   if (!layers_.empty()) until = std::min(until, layers_.front().at);
   if (!marks_.empty()) until = std::min(until, marks_.front().at);
   if (oldest != nullptr) until = std::min(until, oldest->at);
-  return until;
+  return std::min(until, ranges_.waits_from());
 }
 
 void ProgramRegions::finish() {
-  for (const RangePass& pass : in_ranges_.take()) add_to_ranges(pass);
-  if (stopped_) return;
-  steps_.flush();
-  held_.take_all();
-  for (const ProgramMark& mark : steps_.take()) marks_.push_back(mark);
-  for (; !marks_.empty(); marks_.pop_front()) apply(marks_.front());
-  give_out_before(held_.end());
+  if (!stopped_) {
+    take_facts(true);
+    steps_.flush();
+    held_.take_all();
+    take_marks({}, std::numeric_limits<TimeNs>::max(), true);
+    (void)give_out_before(held_.end());
+  }
+  add_passes_to_ranges();
 }
 
 void ProgramRegions::stop() {
@@ -329,15 +419,17 @@ void ProgramRegions::leave_to_ranges() {
 
 void ProgramRegions::stop_naming() {
   if (std::exchange(stopped_, true)) return;
+  take_facts(true);
   marks_.clear();
   layers_.clear();
   ProgramMark end;
-  end.at = std::max(now_, ledger_.now());
+  end.at = std::max(std::min(now_, ranges_.waits_from()), ledger_.now());
   while (!open_.empty()) close(end);
+  while (ranges_.next(std::numeric_limits<TimeNs>::max(), true) != nullptr) give_out_range();
   held_.take_all();
   if (made_ && detected_ != nullptr) detected_->resume();
   made_ = false;
-  give_out_before(held_.end());
+  (void)give_out_before(held_.end());
 }
 
 }  // namespace mfu

@@ -13,6 +13,7 @@
 #include "core/account/ledger.h"
 #include "core/base/activity_record.h"
 #include "core/drain/detected_regions.h"
+#include "core/drain/held_ranges.h"
 #include "core/drain/held_records.h"
 #include "core/drain/instance_feed.h"
 #include "core/model/flops_model.h"
@@ -41,8 +42,13 @@ class ProgramRegions {
   void expect_facts(bool expected) noexcept { expects_ = expected; }
   /// Facts are of no use any more.
   [[nodiscard]] bool stopped() const noexcept { return stopped_ && !by_ranges_; }
-  /// A record that no instance owns; see DetectedRegions::add.
-  void add(const ActivityRecord& record, bool first_of_launch, std::uint32_t thread);
+  /// A record that no instance owns, see DetectedRegions::add, or one whose `owner` waits here.
+  void add(const ActivityRecord& record, bool first_of_launch, std::uint32_t thread, InstanceId owner = {});
+  /// A range of the program opened. \return it waits here until it is known whether a step is around it
+  [[nodiscard]] bool open_range(const InstanceFeed::Event& event);
+  /// It closed. \return that waits here, too
+  [[nodiscard]] bool close_range(const InstanceFeed::Event& event, std::optional<std::uint32_t> home_device);
+  [[nodiscard]] bool holds(InstanceId range) const { return ranges_.holds(range); }
   /// See DetectedRegions::settle.
   [[nodiscard]] TimeNs settle(CorrelationId complete, TimeNs watermark);
   void finish();
@@ -62,10 +68,14 @@ class ProgramRegions {
   };
 
   [[nodiscard]] ProgramFact with_model(ProgramFact fact) const;
-  void take_marks(CorrelationId complete);
+  void take_facts(bool all);
+  void take_marks(CorrelationId complete, TimeNs until, bool all);
+  void give_out_range();
   void apply(const ProgramMark& mark);
   void add_work(const ProgramMark& mark, InstanceId whole);
+  void add_passes_to_ranges();
   void add_to_ranges(const RangePass& pass);
+  [[nodiscard]] bool fits_ranges(const ProgramMark& begin) const;
   void stop_naming();
   void open(const ProgramMark& mark);
   void open(const InstanceSlot& slot, const ProgramMark& mark);
@@ -75,12 +85,14 @@ class ProgramRegions {
   void change_layer(const ProgramFact& fact);
   void give_out(CorrelationId until, TimeNs end = std::numeric_limits<TimeNs>::max());
   void give_out_launches(CorrelationId until);
-  void give_out_before(const HeldRecord* end);
+  bool give_out_before(const HeldRecord* end);
   void give_out_one(const HeldRecord& held);
   [[nodiscard]] DetectedWork work_of(const ProgramMark& mark);
   [[nodiscard]] bool is_counted(const ProgramMark& mark) const;
   [[nodiscard]] RegionId region_of(ProgramRegion region) const noexcept;
   [[nodiscard]] bool is_late() const noexcept;
+  [[nodiscard]] DurationNs patience() const noexcept;
+  [[nodiscard]] TimeNs settle_steps(CorrelationId complete, TimeNs watermark);
 
   Ledger& ledger_;
   const RegionRules& rules_;
@@ -90,6 +102,7 @@ class ProgramRegions {
   HeldRecords held_;
   std::deque<ProgramMark> marks_;  ///< decided, and not applied
   std::deque<ProgramFact> layers_;
+  HeldRanges ranges_;
   RangePasses in_ranges_;          ///< they wait until the ranges around them are in the account
   std::deque<InstanceSlot> open_;  ///< innermost last; a slot cannot be moved
   std::map<std::uint32_t, FlopsModel> models_;
@@ -100,8 +113,10 @@ class ProgramRegions {
   std::uint32_t skipped_ = 0;  ///< open regions whose begin came too late
   CorrelationId given_out_{};  ///< launches up to this one are in the Ledger
   TimeNs now_ = 0;
-  DurationNs last_step_ = 0;
-  TimeNs last_mark_ = 0;
+  struct {
+    DurationNs length = 0;
+    TimeNs begin = 0;
+  } last_step_;
   std::optional<std::uint32_t> home_;  ///< device of the newest record
   std::uint64_t attributed_ = 0;
   bool passing_ = false;  ///< it takes too long until the first step is known: nothing is held back

@@ -217,7 +217,9 @@ bool ProgramSteps::leave_out(std::size_t count, bool all) {
       const std::optional<std::size_t> end = end_of(0);
       if (!end) break;  // it is under way
       // Where nothing was launched, nothing is measured: a pass on the CPU, or one that a compiler traces.
-      if (fact.kind == FactKind::kPassBegin && fact.launch != waiting_[*end].launch) {
+      // A range that it is in names it.
+      const bool named = fact.range != InstanceId::kNone;
+      if (fact.kind == FactKind::kPassBegin && !named && fact.launch != waiting_[*end].launch) {
         if (!all && ready_ && belongs(fact) != Answer::kNo) break;  // the next step decides
         mark(ProgramMark::Kind::kOpen, region_of(fact, false), fact);
         mark(ProgramMark::Kind::kClose, region_of(fact, false), waiting_[*end]);
@@ -326,7 +328,7 @@ void ProgramSteps::close(const ProgramFact& fact) {
 }
 
 void ProgramSteps::mark(ProgramMark::Kind kind, ProgramRegion region, const ProgramFact& fact) {
-  marks_.push_back({kind, region, fact.model, fact.launch, fact.at, fact.shape});
+  marks_.push_back({kind, region, fact.model, fact.launch, fact.at, fact.shape, fact.range});
 }
 
 void ProgramSteps::drop(std::size_t count) {

@@ -38,7 +38,8 @@ struct ProgramMark {
   std::uint32_t model = 0;  ///< of a pass
   CorrelationId launch{};   ///< newest launch before it
   TimeNs at = 0;
-  ShapeWords shape;  ///< of a pass
+  ShapeWords shape;                      ///< of a pass
+  InstanceId range = InstanceId::kNone;  ///< see ProgramFact
 };
 
 /// Which optimizers a step consists of: it is over when each of them made one step; of some that make several, as that

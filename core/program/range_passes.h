@@ -24,6 +24,7 @@ class RangePasses {
 
   void add(const ProgramFact& fact);
   [[nodiscard]] std::vector<RangePass> take() { return std::exchange(found_, {}); }
+  void put_back(const RangePass& pass) { found_.push_back(pass); }
 
  private:
   void begin(const ProgramFact& fact);

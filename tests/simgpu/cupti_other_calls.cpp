@@ -1,22 +1,62 @@
 // The exported functions of the simulated libcupti.so.N that this library does not call, and other tools do.
 #include <cupti.h>
 
+#include <algorithm>
+#include <iterator>
 #include <vector>
 
 #include "tools/simgpu/cupti/cupti_buffers.h"
 #include "tools/simgpu/cupti/cupti_entry.h"
 #include "tools/simgpu/cupti/cupti_subscribers.h"
 
+namespace mfu::sim {
+void set_timestamp_callback(CUpti_TimestampCallbackFunc callback);  // spoilt_records.cpp
+}
+
 using namespace mfu::sim;
 
 namespace {
 constexpr CUptiResult kOk = CUPTI_SUCCESS;
+
+struct NamedResult {
+  CUptiResult result;
+  const char* name;
+};
+#define SIM_NAMED(result) \
+  { result, #result }
+constexpr NamedResult kResults[] = {
+    SIM_NAMED(CUPTI_SUCCESS),
+    SIM_NAMED(CUPTI_ERROR_INVALID_PARAMETER),
+    SIM_NAMED(CUPTI_ERROR_INVALID_OPERATION),
+    SIM_NAMED(CUPTI_ERROR_OUT_OF_MEMORY),
+    SIM_NAMED(CUPTI_ERROR_MAX_LIMIT_REACHED),
+    SIM_NAMED(CUPTI_ERROR_NOT_COMPATIBLE),
+    SIM_NAMED(CUPTI_ERROR_NOT_INITIALIZED),
+    SIM_NAMED(CUPTI_ERROR_QUEUE_EMPTY),
+    SIM_NAMED(CUPTI_ERROR_INVALID_KIND),
+    SIM_NAMED(CUPTI_ERROR_NOT_SUPPORTED),
+    SIM_NAMED(CUPTI_ERROR_INSUFFICIENT_PRIVILEGES),
+    SIM_NAMED(CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED),
+    SIM_NAMED(CUPTI_ERROR_UNKNOWN),
+};
+
+constexpr CUpti_CallbackDomain kDomains[] = {CUPTI_CB_DOMAIN_DRIVER_API, CUPTI_CB_DOMAIN_RUNTIME_API,
+                                             CUPTI_CB_DOMAIN_RESOURCE, CUPTI_CB_DOMAIN_SYNCHRONIZE};
 
 CUptiResult own_form(CUpti_SubscriberHandle subscriber) {
   if (!is_subscriber(subscriber)) return CUPTI_ERROR_INVALID_PARAMETER;
   return choose_family(true);
 }
 }  // namespace
+
+SIM_EXPORT CUptiResult cuptiGetResultString(CUptiResult result, const char** str) {
+  overflow_stack_if_unfit("cuptiGetResultString");
+  if (str == nullptr) return CUPTI_ERROR_INVALID_PARAMETER;
+  const auto* const known =
+      std::find_if(std::begin(kResults), std::end(kResults), [&](const NamedResult& r) { return r.result == result; });
+  *str = known == std::end(kResults) ? nullptr : known->name;
+  return *str != nullptr ? kOk : CUPTI_ERROR_INVALID_PARAMETER;
+}
 
 SIM_CUPTI(cuptiActivityEnableContext, (CUcontext context, CUpti_ActivityKind kind), {
   if (const CUptiResult mixed = choose_family(false); mixed != kOk) return mixed;
@@ -72,8 +112,38 @@ SIM_CUPTI(cuptiGetGraphExecId, (CUgraphExec exec, uint32_t* id), {
 SIM_CUPTI(cuptiGetCallbackState,
           (uint32_t * enable, CUpti_SubscriberHandle subscriber, CUpti_CallbackDomain domain, CUpti_CallbackId cbid), {
             if (enable == nullptr || !is_subscriber(subscriber)) return CUPTI_ERROR_INVALID_PARAMETER;
-            return callback_state(subscriber, domain, cbid, enable);
+            const Layout& layout = cupti_layout();
+            const std::atomic<std::uint8_t>* flags = nullptr;
+            if (domain == CUPTI_CB_DOMAIN_DRIVER_API && cbid <= layout.max_driver_cbid) flags = subscriber->driver;
+            if (domain == CUPTI_CB_DOMAIN_RUNTIME_API && cbid <= layout.max_runtime_cbid) flags = subscriber->runtime;
+            if (domain == CUPTI_CB_DOMAIN_RESOURCE && cbid < 24) flags = subscriber->resource;
+            if (domain == CUPTI_CB_DOMAIN_SYNCHRONIZE && cbid < 3) flags = subscriber->synchronize;
+            if (flags == nullptr) return CUPTI_ERROR_INVALID_PARAMETER;
+            *enable = flags[cbid].load();
+            return kOk;
           })
+
+SIM_EXPORT CUptiResult cuptiEnableDomain(uint32_t enable, CUpti_SubscriberHandle subscriber,
+                                         CUpti_CallbackDomain domain) {
+  if (subscriber == nullptr) return CUPTI_ERROR_INVALID_PARAMETER;
+  ENTER_WITH_DRIVER(cuptiEnableDomain)
+  if (!is_subscriber(subscriber)) return CUPTI_ERROR_INVALID_PARAMETER;
+  if (domain == CUPTI_CB_DOMAIN_STATE || domain == CUPTI_CB_DOMAIN_NVTX) return kOk;
+  return set_callback(subscriber, domain, 0, enable != 0);
+}
+
+SIM_EXPORT CUptiResult cuptiEnableAllDomains(uint32_t enable, CUpti_SubscriberHandle subscriber) {
+  if (subscriber == nullptr) return CUPTI_ERROR_INVALID_PARAMETER;
+  ENTER_WITH_DRIVER(cuptiEnableAllDomains)
+  if (!is_subscriber(subscriber)) return CUPTI_ERROR_INVALID_PARAMETER;
+  for (const CUpti_CallbackDomain domain : kDomains) (void)set_callback(subscriber, domain, 0, enable != 0);
+  return kOk;
+}
+
+SIM_EXPORT CUptiResult cuptiFinalize() {
+  rule_broken("cuptiFinalize was called: it stops every thread of the process and crashes with CUDA graphs");
+  return kOk;
+}
 
 SIM_CUPTI(cuptiActivityDisable, (CUpti_ActivityKind kind), {
   if (const CUptiResult mixed = choose_family(false); mixed != kOk) return mixed;

@@ -1,6 +1,7 @@
 """The programs of the suite: how each is run, and what the library has to say of it."""
 
 import dataclasses
+import json
 import pathlib
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -113,6 +114,11 @@ def jax(program, *words, xla="", **more):
     env = {"JAX_PLATFORMS": "cuda", "XLA_PYTHON_CLIENT_PREALLOCATE": "false", "XLA_FLAGS": xla} | more.pop("env", {})
     more = {"flop": "none", "interpreter": False, "requirements": "requirements-jax.txt"} | more
     return Program([program, *words], env=env, **more)
+
+
+# Ranges that are no step, as the rules of a user name them.
+PARTS = {"forward": "forward", "backward": "backward", "eval": "forward", "optimizer": None, "batch": None, "data": None}
+PART_RULES = {"regions": [{"region": name, "match": name} | ({"phase": phase} if phase else {}) for name, phase in PARTS.items()]}
 
 
 def odd(mode, **more):
@@ -234,6 +240,7 @@ PROGRAMS = {
         alone=True,
         detected={"step": 4},
     ),
+    "parts": Program([HERE / "parts.py"], ["-c", json.dumps(PART_RULES)], interpreter=False),
     "resnet50": Program([HERE / "resnet50.py"], [], flop="none", detected={}),
     "gan": odd("gan", model=None),
     "shared": odd("shared", model=None),

@@ -63,18 +63,20 @@ class ProgramRegionsTest : public ::testing::Test {
     auto slot = std::make_unique<InstanceSlot>();
     slot->id = static_cast<InstanceId>(++opened);
     slot->parent = ranges.empty() ? InstanceId::kNone : ranges.back()->id;
-    slot->region = region == "step"      ? rules.detected().step
-                   : region == "forward" ? rules.detected().forward
-                                         : rules.detected().backward;
+    const RegionRules::DetectedIds& ids = rules.detected();
+    const std::map<std::string, RegionId> by_name = {
+        {"step", ids.step}, {"forward", ids.forward}, {"backward", ids.backward}, {"optimizer", ids.optimizer}};
+    slot->region = by_name.at(region);
     slot->rule = rules.rule_of_region(slot->region);
-    program->leave_to_ranges();
-    ledger->open(*slot, now += 1000);
-    ranges.push_back(std::move(slot));
+    if (!program->open_range({now += 1000, InstanceFeed::Event::kOpen, slot.get()})) ledger->open(*slot, now);
+    ranges.push_back(slot.get());
+    slots.push_back(std::move(slot));
   }
   /// \param late its facts are taken after that
   void close_range(bool late = false) {
     if (!late) settle();
-    ledger->close(*ranges.back(), now += 1000, 0);
+    InstanceSlot& slot = *ranges.back();
+    if (!program->close_range({now += 1000, InstanceFeed::Event::kClose, &slot}, 0)) ledger->close(slot, now, 0);
     ranges.pop_back();
   }
   void launch(int count, std::uint32_t device = 0) {
@@ -85,7 +87,11 @@ class ProgramRegionsTest : public ::testing::Test {
       record.device = static_cast<DeviceId>(device);
       record.begin_ns = now += 1000;
       record.end_ns = record.begin_ns + 500;
-      program->add(record, true, 1);
+      const InstanceId owner = ranges.empty() ? InstanceId::kNone : ranges.back()->id;
+      if (owner != InstanceId::kNone && !program->holds(owner))
+        ledger->add(record, owner, true);
+      else
+        program->add(record, true, 1, owner);
     }
   }
   void pass(std::uint64_t module, std::uint8_t mode, std::uint32_t model, std::int64_t seq_len = 16) {
@@ -119,6 +125,13 @@ class ProgramRegionsTest : public ::testing::Test {
     EXPECT_LE(until, now);
     ledger->advance(until);
   }
+  /// As far as the account was at the last call, as the drain does it.
+  void settle_behind() {
+    const TimeNs until = program->settle(static_cast<CorrelationId>(behind.first), behind.second);
+    EXPECT_LE(until, behind.second);
+    ledger->advance(until);
+    behind = {launches, now};
+  }
   void finish() {
     program->finish();
     if (detected) detected->finish();
@@ -141,7 +154,9 @@ class ProgramRegionsTest : public ::testing::Test {
   std::unique_ptr<ProgramRegions> program;
   TimeNs now = kOrigin;
   std::uint32_t launches = 0, opened = 0;
-  std::vector<std::unique_ptr<InstanceSlot>> ranges;  ///< that are open
+  std::pair<std::uint32_t, TimeNs> behind{0, kOrigin};
+  std::vector<std::unique_ptr<InstanceSlot>> slots;
+  std::vector<InstanceSlot*> ranges;  ///< that are open
 };
 
 TEST_F(ProgramRegionsTest, EachStepHasTheFlopOfItsOwnLengthByTheModelsOwnConfig) {
@@ -449,6 +464,103 @@ TEST_F(ProgramRegionsTest, EachPassInARangeIsTrainedByTheBackwardPassThatReaches
     }
     finish();
     EXPECT_EQ(region("step").flop, wanted) << seed;
+  }
+}
+
+/// Steps whose parts, or all of them, are in ranges that are no steps, at random, against a count by hand.
+TEST_F(ProgramRegionsTest, AStepIsAroundTheRangesInIt) {
+  constexpr std::uint32_t kModel = ProgramRegions::kFirstCounted + 1;
+  for (std::uint32_t seed = 0; seed < 300; ++seed) {
+    std::mt19937 random(seed);
+    const auto one_in = [&random](unsigned n) { return random() % n == 0; };
+    begin();
+    behind = {launches, now};
+    const auto settle_now = [&, late = one_in(2)] { late ? settle_behind() : settle(); };
+    counted(kModel, 10, 1000);
+    std::uint64_t in_steps = 0, outside = 0;
+    std::map<std::string, std::uint64_t> wanted;
+    const auto launches_of = [&](const std::string& name, const auto& body) {
+      const std::uint32_t before = launches;
+      body();
+      wanted[name] += launches - before;
+    };
+    const auto in_range = [&](const std::string& name, bool ranged, const auto& body) {
+      if (!ranged) return body();
+      open_range(name);
+      launch(1);
+      body();
+      launch(one_in(2) ? 1 : 0);
+      if (one_in(4)) settle_now();
+      close_range(true);
+      if (one_in(2)) settle_now();
+    };
+    double evaluated = 0;
+    for (int step = 0; step < 8; ++step) {
+      std::uint32_t before = launches;
+      if (one_in(3)) launches_of("optimizer", [&] { in_range("optimizer", true, [] {}); });  // that has no pass
+      outside += launches - before;
+      before = launches;
+      const bool whole = one_in(4);
+      const auto steps_work = [&] {
+        if (one_in(2)) report(FactKind::kFetch);
+        const bool forward = one_in(2), backward = one_in(2), update = !whole && one_in(2);
+        const auto named = [&](const std::string& name, bool ranged, const auto& body) {
+          const auto work = [&] { in_range(name, ranged, body); };
+          ranged || !whole ? launches_of(name, work) : work();  // else the range names it
+        };
+        named("forward", forward, [&] { pass(1, kTrain, kModel); });
+        if (one_in(4)) settle_now();
+        named("backward", backward, [&] {
+          report(FactKind::kBackwardBegin);
+          launch(20);
+          report(FactKind::kBackwardEnd);
+        });
+        named("optimizer", update, [&] {
+          report(FactKind::kUpdateBegin, 50);
+          launch(5);
+          report(FactKind::kUpdateEnd, 50);
+        });
+      };
+      if (whole)
+        launches_of("optimizer", [&] { in_range("optimizer", true, steps_work); });
+      else
+        steps_work();
+      in_steps += launches - before;
+      if (one_in(3)) settle_now();
+      before = launches;
+      if (one_in(4)) {
+        evaluated += 10;
+        launches_of("forward", [&] { in_range("forward", true, [&] { pass(1, 0, kModel); }); });
+      }
+      outside += launches - before;
+    }
+    finish();
+    EXPECT_EQ(region("step").instances, 8u) << seed;
+    EXPECT_EQ(region("step").named_by, NamedBy::kInterpreter);
+    EXPECT_EQ(region("step").flop, 8 * 1010.0) << seed;
+    EXPECT_EQ(region("step").launches, in_steps) << seed;
+    EXPECT_EQ(region("total").launches, in_steps + outside) << seed;
+    EXPECT_EQ(region("total").flop, 8 * 1010.0 + evaluated) << seed;
+    for (const auto& [name, count] : wanted) EXPECT_EQ(region(name).launches, count) << name << ", seed " << seed;
+    EXPECT_EQ(region("backward").flop.value_or(0), region("backward").instances * 1000.0) << seed;
+    EXPECT_EQ(region("forward").flop.value_or(0), region("forward").instances * 10.0) << seed;
+  }
+}
+
+/// Several steps in one range, or one that does not end: ranges name regions from then on.
+TEST_F(ProgramRegionsTest, ARangeThatIsLongerThanAStepEndsTheSteps) {
+  for (const int steps : {0, 2}) {
+    begin();
+    counted(ProgramRegions::kFirstCounted, 10, 1000);
+    for (int i = 0; i < 3; ++i) train(ProgramRegions::kFirstCounted);
+    open_range("forward");
+    for (int i = 0; i < steps; ++i) train(ProgramRegions::kFirstCounted);
+    if (steps == 0) train(ProgramRegions::kFirstCounted), now += 10 * kWindow, settle();
+    close_range();
+    for (int i = 0; i < 3; ++i) train(ProgramRegions::kFirstCounted);
+    finish();
+    EXPECT_EQ(region("step").instances, 3u) << steps;
+    EXPECT_EQ(region("forward").launches, 3 * 10u + 35 * std::max(steps, 1)) << steps;
   }
 }
 

@@ -38,28 +38,6 @@ Api& api() {
   return *instance;
 }
 
-struct NamedResult {
-  CUptiResult result;
-  const char* name;
-};
-#define SIM_NAMED(result) \
-  { result, #result }
-constexpr NamedResult kResults[] = {
-    SIM_NAMED(CUPTI_SUCCESS),
-    SIM_NAMED(CUPTI_ERROR_INVALID_PARAMETER),
-    SIM_NAMED(CUPTI_ERROR_INVALID_OPERATION),
-    SIM_NAMED(CUPTI_ERROR_OUT_OF_MEMORY),
-    SIM_NAMED(CUPTI_ERROR_MAX_LIMIT_REACHED),
-    SIM_NAMED(CUPTI_ERROR_NOT_COMPATIBLE),
-    SIM_NAMED(CUPTI_ERROR_NOT_INITIALIZED),
-    SIM_NAMED(CUPTI_ERROR_QUEUE_EMPTY),
-    SIM_NAMED(CUPTI_ERROR_INVALID_KIND),
-    SIM_NAMED(CUPTI_ERROR_NOT_SUPPORTED),
-    SIM_NAMED(CUPTI_ERROR_INSUFFICIENT_PRIVILEGES),
-    SIM_NAMED(CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED),
-    SIM_NAMED(CUPTI_ERROR_UNKNOWN),
-};
-
 /// Switches the records of one function of an API.
 CUptiResult set_api_record(std::atomic<std::uint8_t>* flags, CUpti_CallbackId cbid, std::uint32_t max_cbid, bool on) {
   if (cbid == 0 || cbid > max_cbid) return CUPTI_ERROR_INVALID_PARAMETER;
@@ -79,15 +57,6 @@ SIM_EXPORT CUptiResult cuptiGetVersion(uint32_t* version) {
   if (version == nullptr) return CUPTI_ERROR_INVALID_PARAMETER;
   *version = cupti_layout().version;
   return kOk;
-}
-
-SIM_EXPORT CUptiResult cuptiGetResultString(CUptiResult result, const char** str) {
-  overflow_stack_if_unfit("cuptiGetResultString");
-  if (str == nullptr) return CUPTI_ERROR_INVALID_PARAMETER;
-  const auto* const known =
-      std::find_if(std::begin(kResults), std::end(kResults), [&](const NamedResult& r) { return r.result == result; });
-  *str = known == std::end(kResults) ? nullptr : known->name;
-  return *str != nullptr ? kOk : CUPTI_ERROR_INVALID_PARAMETER;
 }
 
 // Activity API ---------------------------------------------------------------------------------------------------
@@ -217,11 +186,6 @@ SIM_CUPTI(cuptiGetDeviceId, (CUcontext context, uint32_t* id), {
 SIM_CUPTI(cuptiGetGraphNodeId, (CUgraphNode node, uint64_t* id), {
   return id != nullptr && connected_driver()->graph_node_id(node, id) ? kOk : CUPTI_ERROR_INVALID_PARAMETER;
 })
-
-SIM_EXPORT CUptiResult cuptiFinalize() {
-  rule_broken("cuptiFinalize was called: it stops every thread of the process and crashes with CUDA graphs");
-  return kOk;
-}
 
 /// For tests: makes a foreign client do its next thing on the calling thread. `action`: start or stop.
 SIM_EXPORT int simgpu_foreign(const char* kind, const char* action) {

@@ -74,9 +74,6 @@ struct State {
   std::condition_variable delivery_ended;
 
   std::array<Holder, kClients> shared;
-  std::mutex in_delivery_mutex;
-  std::condition_variable in_delivery_changed;
-  std::multiset<const std::uint8_t*> in_delivery;  ///< only kept when buffers are poisoned after their return
   std::atomic<bool> per_thread{false};
   std::array<std::atomic<std::size_t>, kClients> dropped{};
   std::atomic<std::uint64_t> record_count{0};
@@ -136,7 +133,6 @@ bool is_device_record(const Pending& p) {
 }
 
 void write_pending(const Pending& p, std::uint64_t serial, bool foreign, std::int64_t now, std::uint8_t* out) {
-  const Settings& script = settings();
   RecordView view{.kind = p.kind};
   view.activity = &p.activity;
   view.api = &p.api;
@@ -147,30 +143,14 @@ void write_pending(const Pending& p, std::uint64_t serial, bool foreign, std::in
   view.begin_ns = p.activity.begin_ns;
   view.end_ns = p.activity.end_ns;
   Fate fate = foreign ? Fate::kForeign : Fate::kDelivered;
-  if (is_device_record(p)) {
-    const bool bug = script.timestamp_bug && timestamp_callback_ever();
-    if (p.activity.end_ns > now) {  // handed back by force; CUPTI 13.0 on an H100 gives no begin either
-      view.begin_ns = view.end_ns = 0;
-      fate = Fate::kIncomplete;
-    } else if (bug || p.untimed || hit(script.zero_rate, serial, 2)) {
-      view.begin_ns = view.end_ns = 0;
-      fate = Fate::kZeroed;
-    } else if (hit(script.negative_rate, serial, 3)) {
-      std::swap(view.begin_ns, view.end_ns);
-      fate = Fate::kNegative;
-    }
+  const bool running = p.activity.end_ns > now;  // handed back by force; CUPTI 13.0 on an H100 gives no begin either
+  if (is_device_record(p) && (running || p.untimed)) {
+    view.begin_ns = view.end_ns = 0;
+    fate = running ? Fate::kIncomplete : Fate::kZeroed;
   }
-  if (view.begin_ns != 0 && view.end_ns != 0) {
-    const std::int64_t moved = script.skew_ns - (hit(script.early_rate, serial, 9) ? script.early_ns : 0);
-    view.begin_ns += moved;
-    view.end_ns += moved;
-  }
-  view.begin_ns = in_client_units(view.begin_ns);
-  view.end_ns = in_client_units(view.end_ns);
-  if (p.kind == kKindConcurrentKernel || p.kind == kKindKernel) {
+  if (p.kind == kKindConcurrentKernel || p.kind == kKindKernel)
     view.name = p.activity.name != nullptr ? p.activity.name : "graph node";
-    if (spoil_name != nullptr) view.name = spoil_name(view.name, serial);
-  }
+  if (spoil_record != nullptr) spoil_record(view, serial, fate);
   write_record(cupti_layout(), view, out);
   set_fate(p, fate);
 }
@@ -203,30 +183,18 @@ void deliver(Batch batch) {
   }
   if (callbacks.any()) {
     ThreadState& thread = *driver->thread();
-    if (script.poison_buffers) {
-      const std::lock_guard lock(s.in_delivery_mutex);
-      s.in_delivery.insert(batch.buffer);
+    if (begin_delivery != nullptr) begin_delivery(batch.buffer);
+    ++thread.buffer_callback;
+    const CallbackTimer timer(kCostCompleted);
+    if (callbacks.completed_v2 != nullptr) {
+      BufferCompleteInfoV2 info{sizeof info, thread_id(), nullptr, 0};
+      callbacks.completed_v2(batch.buffer, batch.capacity, valid, &info);
+    } else {
+      callbacks.completed(nullptr, 0, batch.buffer, batch.capacity, valid);
     }
-    {
-      ++thread.buffer_callback;
-      const CallbackTimer timer(kCostCompleted);
-      if (callbacks.completed_v2 != nullptr) {
-        BufferCompleteInfoV2 info{sizeof info, thread_id(), nullptr, 0};
-        callbacks.completed_v2(batch.buffer, batch.capacity, valid, &info);
-      } else {
-        callbacks.completed(nullptr, 0, batch.buffer, batch.capacity, valid);
-      }
-      --thread.buffer_callback;
-    }
-    if (script.poison_buffers) {
-      // Readable memory is not certain: a client may have freed the buffer in its callback, which is its right.
-      if (!callbacks.foreign) std::memset(batch.buffer, 0xDB, at);
-      const std::lock_guard lock(s.in_delivery_mutex);
-      s.in_delivery.erase(s.in_delivery.find(batch.buffer));
-      s.in_delivery_changed.notify_all();
-    }
+    --thread.buffer_callback;
   }
-  if (end_delivery != nullptr) end_delivery();
+  if (end_delivery != nullptr) end_delivery(callbacks.any() ? batch.buffer : nullptr, callbacks.foreign ? 0 : at);
 }
 
 /// Hands back every closed batch that is complete (all of them when forced).
@@ -374,10 +342,7 @@ bool request_buffer(Batch& batch, std::size_t record) {
   }
   if (reinterpret_cast<std::uintptr_t>(buffer) % 8 != 0) rule_broken("an activity buffer is not aligned to 8 bytes");
   if (size < record) return false;
-  if (settings().poison_buffers) {
-    std::unique_lock lock(s.in_delivery_mutex);
-    s.in_delivery_changed.wait(lock, [&] { return !s.in_delivery.contains(buffer); });
-  }
+  if (await_delivery != nullptr) await_delivery(buffer);
   if (settings().zero_buffers && buffers_are_zeroed()) std::memset(buffer, 0, size);
   const std::uint32_t client = batch.client;
   batch = Batch{};
@@ -389,18 +354,8 @@ bool request_buffer(Batch& batch, std::size_t record) {
 }
 
 void append_where_memory_is(Pending pending, std::uint32_t client) {
-  const Settings& script = settings();
-  static std::atomic<std::uint64_t> serial{0};
-  const std::uint64_t n = serial.fetch_add(1, std::memory_order_relaxed);
-  const bool burst = script.drop_every != 0 && n % script.drop_every < script.drop_burst;
-  if (burst || hit(script.drop_rate, n, 6)) {
-    drop(pending, client);
-    return;
-  }
-  if (hit(script.lose_rate, n, 8)) {
-    set_fate(pending, Fate::kDropped);
-    return;
-  }
+  if (const Loss loss = lose_record != nullptr ? lose_record() : Loss::kNone; loss != Loss::kNone)
+    return loss == Loss::kCounted ? drop(pending, client) : set_fate(pending, Fate::kDropped);
   const std::size_t bytes = record_bytes(cupti_layout(), pending.kind);
   Holder& h = holder(client);
   const std::lock_guard lock(h.mutex);
@@ -439,6 +394,12 @@ void append_with_unknowns(Pending pending, std::uint32_t client) {
 }
 
 }  // namespace
+
+std::uint64_t cupti_timestamp() {
+  if (const std::uint64_t time = client_timestamp != nullptr ? client_timestamp() : 0; time != 0) return time;
+  const Driver* driver = connected_driver();
+  return static_cast<std::uint64_t>(driver != nullptr ? driver->now_ns() : realtime_ns());
+}
 
 const Layout& cupti_layout() {
   static const Layout layout = [] {

@@ -54,13 +54,8 @@ void set_device_buffer_limit(std::uint64_t buffers);
 void set_buffers_zeroed(bool on);
 bool buffers_are_zeroed();
 
-// The clock (cupti_clock.cpp).
-void set_timestamp_callback(CUpti_TimestampCallbackFunc callback);
-/// Whether there ever was one.
-[[nodiscard]] bool timestamp_callback_ever();
+/// cuptiGetTimestamp.
 [[nodiscard]] std::uint64_t cupti_timestamp();
-/// Converts the simulation's time to the client's timestamp callback's at that moment.
-[[nodiscard]] std::int64_t in_client_units(std::int64_t t_ns);
 
 void record_activity(const Activity& activity, std::uint32_t kernel_kind, std::uint32_t client);
 void record_api(const ApiRecord& record);

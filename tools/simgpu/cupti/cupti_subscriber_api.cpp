@@ -11,9 +11,6 @@ using namespace mfu::sim;
 
 namespace {
 constexpr CUptiResult kOk = CUPTI_SUCCESS;
-
-constexpr CUpti_CallbackDomain kDomains[] = {CUPTI_CB_DOMAIN_DRIVER_API, CUPTI_CB_DOMAIN_RUNTIME_API,
-                                             CUPTI_CB_DOMAIN_RESOURCE, CUPTI_CB_DOMAIN_SYNCHRONIZE};
 }  // namespace
 
 // Callback API ---------------------------------------------------------------------------------------------------
@@ -42,21 +39,4 @@ SIM_EXPORT CUptiResult cuptiEnableCallback(uint32_t enable, CUpti_SubscriberHand
     return cbid >= 1 && cbid <= 3 && cupti_layout().version >= 20 ? kOk : CUPTI_ERROR_INVALID_PARAMETER;
   if (domain == CUPTI_CB_DOMAIN_NVTX) return kOk;
   return cbid == 0 ? CUPTI_ERROR_INVALID_PARAMETER : set_callback(subscriber, domain, cbid, enable != 0);
-}
-
-SIM_EXPORT CUptiResult cuptiEnableDomain(uint32_t enable, CUpti_SubscriberHandle subscriber,
-                                         CUpti_CallbackDomain domain) {
-  if (subscriber == nullptr) return CUPTI_ERROR_INVALID_PARAMETER;
-  ENTER_WITH_DRIVER(cuptiEnableDomain)
-  if (!is_subscriber(subscriber)) return CUPTI_ERROR_INVALID_PARAMETER;
-  if (domain == CUPTI_CB_DOMAIN_STATE || domain == CUPTI_CB_DOMAIN_NVTX) return kOk;
-  return set_callback(subscriber, domain, 0, enable != 0);
-}
-
-SIM_EXPORT CUptiResult cuptiEnableAllDomains(uint32_t enable, CUpti_SubscriberHandle subscriber) {
-  if (subscriber == nullptr) return CUPTI_ERROR_INVALID_PARAMETER;
-  ENTER_WITH_DRIVER(cuptiEnableAllDomains)
-  if (!is_subscriber(subscriber)) return CUPTI_ERROR_INVALID_PARAMETER;
-  for (const CUpti_CallbackDomain domain : kDomains) (void)set_callback(subscriber, domain, 0, enable != 0);
-  return kOk;
 }

@@ -260,15 +260,6 @@ CUptiResult set_callback(CUpti_SubscriberHandle subscriber, CUpti_CallbackDomain
   return kOk;
 }
 
-CUptiResult callback_state(CUpti_SubscriberHandle subscriber, CUpti_CallbackDomain domain, std::uint32_t id,
-                           std::uint32_t* on) {
-  std::uint32_t count = 0;
-  const std::atomic<std::uint8_t>* own = flags_of(*subscriber, domain, &count);
-  if (own == nullptr || id >= count) return CUPTI_ERROR_INVALID_PARAMETER;
-  *on = own[id].load();
-  return kOk;
-}
-
 CUptiResult choose_family(bool own_forms) {
   const int wanted = own_forms ? 2 : 1;
   int chosen = 0;

@@ -55,8 +55,6 @@ void unsubscribe(CUpti_SubscriberHandle subscriber);
 /// One id, or with id 0 the whole domain.
 [[nodiscard]] CUptiResult set_callback(CUpti_SubscriberHandle subscriber, CUpti_CallbackDomain domain, std::uint32_t id,
                                        bool on);
-[[nodiscard]] CUptiResult callback_state(CUpti_SubscriberHandle subscriber, CUpti_CallbackDomain domain,
-                                         std::uint32_t id, std::uint32_t* on);
 
 /// \param subscriber nullptr: for the process, as the calls do that name no subscriber.
 [[nodiscard]] CUptiResult set_kind(CUpti_SubscriberHandle subscriber, CUpti_ActivityKind kind, bool on);

@@ -1,9 +1,12 @@
-// Behaviour that tests alone ask for, in builds with tests (tests/simgpu/foreign_clients.cpp, record_names.cpp): null
+// Behaviour that tests alone ask for, in builds with tests (tests/simgpu/foreign_clients.cpp, spoilt_records.cpp): null
 // in others.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string_view>
+
+#include "tools/simgpu/cupti/cupti_records.h"
 
 namespace mfu::sim {
 
@@ -15,9 +18,17 @@ namespace mfu::sim {
 /// True while the calling thread acts as a foreign client: the fault script is not meant for it.
 inline bool acting_as_foreign() noexcept { return acts_as_foreign != nullptr && acts_as_foreign(); }
 
-/// The name of the record `serial`, which the calling thread delivers, as its client gets it.
-[[gnu::weak]] const char* spoil_name(const char* name, std::uint64_t serial);
-/// The client has had its callback.
-[[gnu::weak]] void end_delivery();
+/// The time of the clock that a client has put in the place of CUPTI's; 0: none has.
+[[gnu::weak]] std::uint64_t client_timestamp();
+/// Changes the record `serial`, which the calling thread delivers, to what its client gets.
+[[gnu::weak]] void spoil_record(RecordView& record, std::uint64_t serial, Fate& fate);
+/// Whether the next record is lost, and whether CUPTI counts that.
+enum class Loss : std::uint8_t { kNone, kCounted, kSilent };
+[[gnu::weak]] Loss lose_record();
+/// The client has its callback; it has had it, with `bytes` of records (`buffer` nullptr: there is none); a buffer that
+/// it gives is none that it is about to get.
+[[gnu::weak]] void begin_delivery(const std::uint8_t* buffer);
+[[gnu::weak]] void end_delivery(std::uint8_t* buffer, std::size_t bytes);
+[[gnu::weak]] void await_delivery(const std::uint8_t* buffer);
 
 }  // namespace mfu::sim
