@@ -5,10 +5,15 @@
 namespace mfu {
 
 void HeldRanges::add(const InstanceFeed::Event& event, std::optional<std::uint32_t> home_device) {
-  if (event.opens())
-    ranges_[event.slot->id] = {event.slot->parent, event.slot->opener, event.at, kOpen};
-  else
-    ranges_[event.slot->id].close = event.at;
+  const InstanceSlot& slot = *event.slot;
+  if (event.opens()) {
+    // Attribution also nests a range in one that another thread has open.
+    const auto parent = ranges_.find(slot.parent);
+    const bool inside = parent != ranges_.end() && parent->second.opener == slot.opener;
+    ranges_[slot.id] = {inside ? slot.parent : InstanceId::kNone, slot.opener, event.at, kOpen};
+  } else {
+    ranges_[slot.id].close = event.at;
+  }
   events_.push_back({event, home_device});
 }
 

@@ -13,8 +13,8 @@
 
 namespace mfu {
 
-/// [one thread] A range that is in no other one waits until it is over, and with it all that came after it opened: a
-/// step that begins inside of it begins with it.
+/// [one thread] A range that is in no other one of its thread waits until it is over, and with it all that came after
+/// it opened: a step that begins inside of it begins with it.
 class HeldRanges {
  public:
   static constexpr std::size_t kMost = 1u << 14;  ///< openings and closings: half of what InstanceTable has slots for
@@ -31,7 +31,7 @@ class HeldRanges {
   [[nodiscard]] bool has(InstanceId id) const { return ranges_.contains(id); }
   /// Its opening was not given out.
   [[nodiscard]] bool holds(InstanceId id) const;
-  /// The ranges around both that are in no other one are one range, which was not given out and is over.
+  /// The outermost ranges around both are one range, which was not given out and is over.
   [[nodiscard]] bool hold_around(InstanceId a, InstanceId b) const;
 
   /// The next event, if it is before `until`; nullptr: there is none, or it waits. `all`: for no range's end.

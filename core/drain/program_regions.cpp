@@ -119,7 +119,10 @@ void ProgramRegions::give_out_range() {
     return InstanceTable::release(*event.slot);
   }
   if (detected_ != nullptr) detected_->stand_aside();
-  if (event.slot->parent == InstanceId::kNone && !open_.empty() && event.is_over) event.slot->parent = open_.back().id;
+  if (!open_.empty() && event.is_over) {
+    const Instance* parent = ledger_.find(event.slot->parent);
+    if (parent == nullptr || parent->root->id != open_.front().id) event.slot->parent = open_.back().id;
+  }
   ledger_.open(*event.slot, at);
 }
 
@@ -367,7 +370,7 @@ TimeNs ProgramRegions::settle_steps(CorrelationId complete, TimeNs watermark) {
   now_ = std::max(now_, watermark);
   held_.take(held_.waiting_until(complete).size());
   take_facts(false);
-  if (now_ > ranges_.waits_from() + patience() || ranges_.size() > HeldRanges::kMost) {  // for the end of a long range
+  if (ranges_.waits_from() < now_ - patience() || ranges_.size() > HeldRanges::kMost) {  // for the end of a long range
     if (ranges_.first_fact() != nullptr || ranges_.size() > HeldRanges::kMost)
       leave_to_ranges();
     else if (ranges_.next(ranges_.waits_from() + 1, true) != nullptr)
@@ -415,6 +418,7 @@ void ProgramRegions::stop() {
 void ProgramRegions::leave_to_ranges() {
   if (!stopped_) by_ranges_ = !given_;
   stop_naming();
+  if (detected_ != nullptr) detected_->stand_aside();
 }
 
 void ProgramRegions::stop_naming() {
