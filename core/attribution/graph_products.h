@@ -20,19 +20,22 @@ class KeyTable {
   ///   there is no place for it; 0: none
   std::uint32_t set(std::uint64_t key, std::uint32_t word) noexcept {
     if (!is_key(key)) return word;
-    Slot* chosen = nullptr;
-    std::uint64_t held = kBusy;
-    for (std::uint32_t i = 0; i < kProbes && held != key; ++i) {
-      Slot& slot = slots_[place(key, i)];
-      const std::uint64_t there = slot.key.load(std::memory_order_acquire);  // 0: free
-      if (there >= held && there != key) continue;
-      chosen = &slot;
-      held = there;
+    for (std::uint32_t tries = 0; tries < kProbes; ++tries) {  // another thread may take the place meanwhile
+      Slot* chosen = nullptr;
+      std::uint64_t held = kBusy;
+      for (std::uint32_t i = 0; i < kProbes && held != key; ++i) {
+        Slot& slot = slots_[place(key, i)];
+        const std::uint64_t there = slot.key.load(std::memory_order_acquire);  // 0: free
+        if (there >= held && there != key) continue;
+        chosen = &slot;
+        held = there;
+      }
+      if (chosen == nullptr || !chosen->key.compare_exchange_strong(held, kBusy, std::memory_order_acq_rel)) continue;
+      const std::uint32_t before = chosen->word.exchange(word, std::memory_order_acq_rel);  // pairs with find
+      chosen->key.store(key, std::memory_order_release);
+      return before;
     }
-    if (chosen == nullptr || !chosen->key.compare_exchange_strong(held, kBusy, std::memory_order_acq_rel)) return word;
-    const std::uint32_t before = chosen->word.exchange(word, std::memory_order_acq_rel);  // pairs with find
-    chosen->key.store(key, std::memory_order_release);
-    return before;
+    return word;
   }
   /// 0: there is no such key.
   [[nodiscard]] std::uint32_t find(std::uint64_t key) const noexcept {

@@ -83,8 +83,10 @@ void Drain::begin_tick(TimeNs now) {
   if (any) follow_launches(newest);
   launches_.begin_tick(now, newest, any);
   if (graphs_ != nullptr) graphs_->follow();
-  begin_range_ = since(now + kClockTolerance, earliest_begin_);
+  expect_until(now);
 }
+
+void Drain::expect_until(TimeNs now) noexcept { begin_range_ = since(now + kClockTolerance, earliest_begin_); }
 
 void Drain::count_unmatched(CorrelationId id, bool seen) {
   counters_.add(Counter::kRecordsUnmatched);

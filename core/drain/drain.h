@@ -55,6 +55,8 @@ class Drain {
   void report_to(ProgramRegions& program) noexcept { program_ = &program; }
 
   void begin_tick(TimeNs now);
+  /// It is `now`, and no tick has begun for long: records that come may have begun until then.
+  void expect_until(TimeNs now) noexcept;
   void record(const ActivityRecord& record);
   /// Kernels of it get the product that they were launched for.
   void record(RecordBatch& batch);

@@ -135,7 +135,10 @@ void DrainThread::wait_for(TimeNs next, std::uint64_t completed) {
       return stopping() || session_ended() || Interpreter::is_half_full() || look_waits() ||
              (!flowing && some_completed());
     });
-    flowing = flowing || some_completed();
+    if (!flowing && some_completed()) {  // it was idle, and windows are due again
+      flowing = true;
+      next = std::min(next, monotonic_ns() + RunAccount::tick_period(account_->ledger().window_ns()));
+    }
     if (flowing) take_records();
     if (look_waits()) answer_look();
     if (is_crowded()) return;
@@ -250,7 +253,9 @@ void DrainThread::take_records() {
     if (ProgramRegions* program = account_->program()) program->expect_facts(Interpreter::has_reported());
     clock_.correct(*batch);
     devices_.took(*batch);
-    health_.see(*batch, clock_.now());
+    const TimeNs now = clock_.now();
+    health_.see(*batch, now);
+    account_->drain().expect_until(now);
     account_->drain().record(*batch);
     stalls_.took(*batch, parts_.names, parts_.attribution);
     if (!announced_) announce_new_devices();  // before what else comes in the first tick

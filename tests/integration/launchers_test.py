@@ -20,7 +20,7 @@ import os, subprocess, sys
 rank = next((os.environ[k] for k in ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK") if k in os.environ))
 subprocess.run([sys.executable, "-c", "import mfuinject\\nwith mfuinject.region('step'): pass"], check=True)
 script = 'kernel gemm_k ns=200000; repeat {STEPS} {{ push "step batch=1 seq_len=8"; launch gemm_k count=2; sync; pop }}'
-print("rank", rank, "of", " ".join(sys.argv[1:]), flush=True)
+os.write(1, ("rank " + rank + " of " + " ".join(sys.argv[1:]) + "\\n").encode())  # whole, beside the other ranks'
 code = os.environ.get("FAIL_" + rank, "0")
 os.execv(os.environ["SCENARIO"], ["scenario", "-c", script + "; exit " + code])
 """

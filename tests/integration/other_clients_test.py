@@ -203,7 +203,7 @@ class LinkedProfiler(TestCase):
         """That the test above can fail: nobody asks for the buffers where no slot may be changed and no idle time is looked into.
         On a busy machine the threads take turns in such a way, now and then, that all come back."""
         for _ in range(5):
-            run = self.traced("now", {"MFU_EXECUTED": "0", "MFU_IDLE": "0"})
+            run = self.traced("now", {"MFU_EXECUTED": "0", "MFU_IDLE": "0"}, between_ms=100)
             self.assertEqual(run.code, 0)
             if re.search(r"session \d: (?!1000)\d+ of 1000 kernels", run.stdout.decode()):
                 return

@@ -20,6 +20,22 @@ repeat %d { push "decode batch=8 context=1000"; graph_launch g stream=s; sync s;
 OF_TIMES = ("busy_s", "kernel_sum_s", "mfu_busy", "hfu", "executed", "comm_sum_s")
 
 
+class Paused(TestCase):
+    def test_work_behind_a_pause_within_a_long_window(self):
+        """The library looks once per window while nothing is launched; what comes then in full buffers is not in the future."""
+        script = """
+            kernel gemm_a ns=2000
+            stream s
+            repeat 100 { push "step"; launch gemm_a stream=s; sync s; pop }
+            sleep 13000
+            repeat 300 { push "step"; launch gemm_a count=60 stream=s; sync s; pop }
+        """
+        run = self.scenario(script, env={"MFU_INTERVAL": 20, "MFU_DETECT": "0"})
+        self.assertEqual(run.end["launches"]["not_timed"], 0, run.end)
+        self.assertEqual(run.end["counters"].get("records_bad_time", 0), 0)
+        self.assertEqual(run.region("step")["instances"], 400)
+
+
 class Untimed(TestCase):
     def run_it(self, launches, **env):
         env = {"SIMGPU_GRAPH_BUFFER_RECORDS": 100, "MFU_INTERVAL": 0.25, "MFU_GRAPHS": "node", **env}

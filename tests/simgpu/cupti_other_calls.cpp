@@ -5,6 +5,7 @@
 #include <iterator>
 #include <vector>
 
+#include "cupti_v2.h"
 #include "tools/simgpu/cupti/cupti_buffers.h"
 #include "tools/simgpu/cupti/cupti_entry.h"
 #include "tools/simgpu/cupti/cupti_subscribers.h"
@@ -177,8 +178,14 @@ SIM_CUPTI_AS(cuptiActivityRegisterCallbacks_v2,
                if (requested == nullptr || completed == nullptr) return CUPTI_ERROR_INVALID_PARAMETER;
                if (const CUptiResult refused = own_form(subscriber); refused != kOk) return refused;
                BufferCallbacks callbacks;
-               callbacks.requested_v2 = requested;
-               callbacks.completed_v2 = completed;
+               callbacks.requested = [requested](std::uint8_t** buffer, std::size_t* size, std::size_t* most) {
+                 BufferRequestInfoV2 info{sizeof info};
+                 requested(buffer, size, most, &info);
+               };
+               callbacks.completed = [completed](std::uint8_t* buffer, std::size_t size, std::size_t valid) {
+                 BufferCompleteInfoV2 info{sizeof info, thread_id(), nullptr, 0};
+                 completed(buffer, size, valid, &info);
+               };
                callbacks.foreign = acting_as_foreign();
                set_buffer_callbacks(subscriber->client, callbacks);
                return kOk;

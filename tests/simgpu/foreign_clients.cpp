@@ -1,3 +1,4 @@
+#include "cupti_v2.h"
 #include "tools/simgpu/cupti/test_hooks.h"
 
 #include <cupti.h>

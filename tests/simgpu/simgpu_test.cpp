@@ -1313,7 +1313,7 @@ double launch_rate(bool records) {
   EXPECT_EQ(pipe(pipe_ends), 0);
   in_child({{"SIMGPU_QUEUE_DEPTH", "0"}}, [&] {  // waiting for the GPU is not what is measured
     Cuda cuda;
-    Cupti cupti;
+    static Cupti& cupti = *new Cupti;  // CUPTI's thread calls it until the process is gone
     cupti.buffer_bytes = 1 << 20;
     if (records) cupti.record({CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL});
     CUfunction f = cuda.kernel("k", "ns=100");

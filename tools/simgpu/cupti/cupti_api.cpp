@@ -68,7 +68,9 @@ SIM_EXPORT CUptiResult cuptiActivityRegisterCallbacks(CUpti_BuffersCallbackReque
   if (requested == nullptr || completed == nullptr) return CUPTI_ERROR_INVALID_PARAMETER;
   BufferCallbacks callbacks;
   callbacks.requested = requested;
-  callbacks.completed = completed;
+  callbacks.completed = [completed](std::uint8_t* buffer, std::size_t size, std::size_t valid) {
+    completed(nullptr, 0, buffer, size, valid);
+  };
   callbacks.foreign = acting_as_foreign();
   set_buffer_callbacks(0, callbacks);
   return kOk;

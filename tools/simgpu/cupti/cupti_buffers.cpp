@@ -181,20 +181,15 @@ void deliver(Batch batch) {
     valid -= record_bytes(cupti_layout(), batch.records.back().kind) / 2;
     set_fate(batch.records.back(), Fate::kTruncated);
   }
-  if (callbacks.any()) {
+  if (callbacks.completed) {
     ThreadState& thread = *driver->thread();
     if (begin_delivery != nullptr) begin_delivery(batch.buffer);
     ++thread.buffer_callback;
     const CallbackTimer timer(kCostCompleted);
-    if (callbacks.completed_v2 != nullptr) {
-      BufferCompleteInfoV2 info{sizeof info, thread_id(), nullptr, 0};
-      callbacks.completed_v2(batch.buffer, batch.capacity, valid, &info);
-    } else {
-      callbacks.completed(nullptr, 0, batch.buffer, batch.capacity, valid);
-    }
+    callbacks.completed(batch.buffer, batch.capacity, valid);
     --thread.buffer_callback;
   }
-  if (end_delivery != nullptr) end_delivery(callbacks.any() ? batch.buffer : nullptr, callbacks.foreign ? 0 : at);
+  if (end_delivery != nullptr) end_delivery(callbacks.completed ? batch.buffer : nullptr, callbacks.foreign ? 0 : at);
 }
 
 /// Hands back every closed batch that is complete (all of them when forced).
@@ -319,18 +314,14 @@ bool request_buffer(Batch& batch, std::size_t record) {
     const std::lock_guard lock(s.mutex);
     callbacks = s.callbacks[batch.client];
   }
-  if (!callbacks.any()) return false;
+  if (!callbacks.requested) return false;
   ThreadState& thread = *connected_driver()->thread();
   std::uint8_t* buffer = nullptr;
   std::size_t size = 0, max_records = 0;
   {
     ++thread.buffer_callback;
     const CallbackTimer timer(kCostRequested);
-    BufferRequestInfoV2 info{sizeof info};
-    if (callbacks.requested_v2 != nullptr)
-      callbacks.requested_v2(&buffer, &size, &max_records, &info);
-    else
-      callbacks.requested(&buffer, &size, &max_records);
+    callbacks.requested(&buffer, &size, &max_records);
     --thread.buffer_callback;
   }
   if (buffer == nullptr) {

@@ -5,6 +5,7 @@
 #include <cupti.h>
 
 #include <cstdint>
+#include <functional>
 
 #include "tools/simgpu/cupti/cupti_records.h"
 #include "tools/simgpu/interface.h"
@@ -18,30 +19,11 @@ const Layout& cupti_layout();
 /// call until it is there, as the real library does.
 const Driver* connected_driver();
 
-// Of CUPTI 13.2's cupti_activity.h, which the headers that this is built with need not have.
-struct BufferRequestInfoV2 {
-  std::size_t struct_size;
-};
-struct BufferCompleteInfoV2 {
-  std::size_t struct_size;
-  std::uint64_t thread_id;
-  void** record_layouts;
-  std::size_t layout_count;
-};
-using BufferRequestedV2 = void (*)(std::uint8_t** buffer, std::size_t* size, std::size_t* max_records,
-                                   BufferRequestInfoV2* info);
-using BufferCompletedV2 = void (*)(std::uint8_t* buffer, std::size_t size, std::size_t valid,
-                                   BufferCompleteInfoV2* info);
-
-/// Who hands out buffers and takes them back: one pair of functions of either form.
+/// Who hands out buffers and takes them back.
 struct BufferCallbacks {
-  CUpti_BuffersCallbackRequestFunc requested = nullptr;
-  CUpti_BuffersCallbackCompleteFunc completed = nullptr;
-  BufferRequestedV2 requested_v2 = nullptr;
-  BufferCompletedV2 completed_v2 = nullptr;
+  std::function<void(std::uint8_t** buffer, std::size_t* size, std::size_t* max_records)> requested;
+  std::function<void(std::uint8_t* buffer, std::size_t size, std::size_t valid)> completed;
   bool foreign = false;
-
-  [[nodiscard]] bool any() const noexcept { return requested != nullptr || requested_v2 != nullptr; }
 };
 /// Client 0 names no subscriber; every subscriber has its own number.
 inline constexpr std::uint32_t kClients = 5;
