@@ -353,7 +353,11 @@ void ProgramRegions::add_to_ranges(const RangePass& pass) {
 bool ProgramRegions::is_late() const noexcept {
   const ProgramFact* oldest = steps_.undecided();
   if (oldest == nullptr) return false;
-  return now_ - oldest->at > patience() || static_cast<std::size_t>(held_.end() - held_.begin()) > kMostHeld;
+  return now_ - oldest->at > patience() || holds_many();
+}
+
+bool ProgramRegions::holds_many() const noexcept {
+  return static_cast<std::size_t>(held_.end() - held_.begin()) > kMostHeld;
 }
 
 DurationNs ProgramRegions::patience() const noexcept {
@@ -370,12 +374,10 @@ TimeNs ProgramRegions::settle_steps(CorrelationId complete, TimeNs watermark) {
   now_ = std::max(now_, watermark);
   held_.take(held_.waiting_until(complete).size());
   take_facts(false);
-  if (ranges_.waits_from() < now_ - patience() || ranges_.size() > HeldRanges::kMost) {  // for the end of a long range
-    if (ranges_.first_fact() != nullptr || ranges_.size() > HeldRanges::kMost)
-      leave_to_ranges();
-    else if (ranges_.next(ranges_.waits_from() + 1, true) != nullptr)
-      give_out_range();
-  }
+  const bool for_its_end = ranges_.size() != 0 && ranges_.next(std::numeric_limits<TimeNs>::max()) == nullptr;
+  const bool many = ranges_.size() > HeldRanges::kMost || (for_its_end && holds_many());
+  if (many || (for_its_end && ranges_.waits_from() < now_ - patience()))
+    many || ranges_.first_fact() != nullptr ? leave_to_ranges() : give_out_range();
   if (stopped_) return watermark;
   if (!passing_ && is_late()) {
     if (steps_.starts())

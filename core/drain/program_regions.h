@@ -91,6 +91,7 @@ class ProgramRegions {
   [[nodiscard]] bool is_counted(const ProgramMark& mark) const;
   [[nodiscard]] RegionId region_of(ProgramRegion region) const noexcept;
   [[nodiscard]] bool is_late() const noexcept;
+  [[nodiscard]] bool holds_many() const noexcept;
   [[nodiscard]] DurationNs patience() const noexcept;
   [[nodiscard]] TimeNs settle_steps(CorrelationId complete, TimeNs watermark);
 

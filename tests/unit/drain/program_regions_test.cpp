@@ -564,6 +564,21 @@ TEST_F(ProgramRegionsTest, ARangeThatIsLongerThanAStepEndsTheSteps) {
   }
 }
 
+TEST_F(ProgramRegionsTest, ARangeThatDoesNotEndHoldsNoMoreThanItMay) {
+  for (const bool pass : {false, true}) {
+    begin();
+    train();
+    open_range("forward");
+    if (pass) report(FactKind::kPassBegin, 1, kTrain, 1);
+    for (int i = 0; i < 20; ++i) launch(20'000), settle();
+    EXPECT_LE(program->held_bytes(), 2 * ProgramRegions::kMostHeld * sizeof(HeldRecord)) << pass;
+    close_range();
+    finish();
+    EXPECT_EQ(region("forward").launches, 400'000u) << pass;
+    windows.clear();
+  }
+}
+
 TEST_F(ProgramRegionsTest, WithoutFactsTheDetectorGetsEverything) {
   begin();
   launch(100);
