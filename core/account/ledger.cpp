@@ -126,7 +126,7 @@ void Ledger::join_parent(Instance& part) {
   whole->flop_source = std::max(whole->flop_source, part.flop_source);
   whole->decode.add(part.decode);
   whole->parts->by_window.try_emplace(rows_.grid().window_of(part.close_ns), Work::none()).first->second.add(part.work);
-  if (whole->closed) work_.close(*whole);
+  if (whole->closed) work_.close(*whole);  // a pass in a range is reported behind its end
 }
 
 void Ledger::notify_observer(const ActivityRecord& record, const Instance* instance, InstanceId owner,

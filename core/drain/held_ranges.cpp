@@ -58,7 +58,7 @@ std::optional<ProgramFact> HeldRanges::take_fact(bool all) {
   const Range* const around = outermost(fact.range);
   if (around != nullptr && around->close == kOpen && !around->given && !all) return std::nullopt;
   facts_.pop_front();
-  if (fact.range != InstanceId::kNone && fact.kind != FactKind::kOptimizerMade) fact.mode |= ProgramFact::kReplayed;
+  if (fact.range != InstanceId::kNone) fact.mode |= ProgramFact::kReplayed;
   if (around != nullptr) opener_ = around->opener;
   if (around != nullptr && !around->given) {
     const auto is_in_it = [&](const ProgramFact& other) { return outermost(other.range) == around; };

@@ -330,17 +330,17 @@ void ProgramRegions::take_marks(CorrelationId complete, TimeNs until, bool all) 
 
 /// Those whose ranges are in the account.
 void ProgramRegions::add_passes_to_ranges() {
-  for (const RangePass& pass : in_ranges_.take())
+  for (const ProgramMark& pass : in_ranges_.take())
     ranges_.holds(pass.range) ? in_ranges_.put_back(pass) : add_to_ranges(pass);
 }
 
 /// A pass is a part of each range around it that counts FLOP. Such a range may name what the interpreter cannot see.
-void ProgramRegions::add_to_ranges(const RangePass& pass) {
+void ProgramRegions::add_to_ranges(const ProgramMark& pass) {
   for (const Instance *i = ledger_.find(pass.range), *around = nullptr; i != nullptr; i = around) {
     if (i->detected().by_interpreter) return;  // it has the FLOP of its passes
     around = i->parent;
     if (i->phase == Phase::kNone) continue;
-    ProgramMark mark = pass.mark;
+    ProgramMark mark = pass;
     for (const std::size_t key : {ShapeWords::kBatch, ShapeWords::kSeqLen, ShapeWords::kContext})
       if (i->own_shape.has(key)) mark.shape.set(key, i->own_shape.value[key]);
     add_work(mark, i->id);

@@ -74,7 +74,7 @@ class ProgramRegions {
   void apply(const ProgramMark& mark);
   void add_work(const ProgramMark& mark, InstanceId whole);
   void add_passes_to_ranges();
-  void add_to_ranges(const RangePass& pass);
+  void add_to_ranges(const ProgramMark& pass);
   [[nodiscard]] bool fits_ranges(const ProgramMark& begin) const;
   void stop_naming();
   void open(const ProgramMark& mark);

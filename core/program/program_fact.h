@@ -31,8 +31,8 @@ struct ProgramFact {
       kTraining = 2,                             ///< the model is in training mode
       kTrainable = 4,                            ///< it has parameters that train
       kCache = 8,                                ///< it fills a key-value cache
-      kReplayed = 16;                            ///< a part of a graph: when it ran inside of that is not known
-  static constexpr std::uint8_t kBackward = 1;   ///< of a layer, and of kMoreWork: of a backward pass
+      kReplayed = 16;  ///< no region: a part of a graph, at an unknown time in it, or named by a range
+  static constexpr std::uint8_t kBackward = 1;  ///< of a layer, and of kMoreWork: of a backward pass
 
   FactKind kind = FactKind::kFetch;
   std::uint8_t mode = 0;                 ///< of a pass: the bits above

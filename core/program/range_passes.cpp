@@ -6,7 +6,7 @@
 namespace mfu {
 
 void RangePasses::find(const ProgramFact& pass, ProgramRegion region, InstanceId range) {
-  found_.push_back({{ProgramMark::Kind::kWork, region, pass.model, pass.launch, pass.at, pass.shape, range}, range});
+  found_.push_back({ProgramMark::Kind::kWork, region, pass.model, pass.launch, pass.at, pass.shape, range});
 }
 
 void RangePasses::begin(const ProgramFact& fact) {

@@ -10,21 +10,16 @@
 
 namespace mfu {
 
-/// A pass, or its backward pass (region kBackward), ran in a range.
-struct RangePass {
-  ProgramMark mark;
-  InstanceId range = InstanceId::kNone;
-};
-
-/// Facts in, passes out; a pass comes when it ends. A backward pass is that of each pass before it that records
+/// Facts in, passes out, as marks of their work with the range that they ran in; a pass comes when it ends. A backward
+/// pass (region kBackward) is that of each pass before it that records
 /// gradients of parameters, since the last update, whose modules it reached. [one thread]
 class RangePasses {
  public:
   static constexpr std::size_t kMost = 1u << 12;  ///< passes without an update that are remembered
 
   void add(const ProgramFact& fact);
-  [[nodiscard]] std::vector<RangePass> take() { return std::exchange(found_, {}); }
-  void put_back(const RangePass& pass) { found_.push_back(pass); }
+  [[nodiscard]] std::vector<ProgramMark> take() { return std::exchange(found_, {}); }
+  void put_back(const ProgramMark& pass) { found_.push_back(pass); }
 
  private:
   void begin(const ProgramFact& fact);
@@ -34,7 +29,7 @@ class RangePasses {
   std::vector<ProgramFact> begun_;      ///< inner ones last
   std::vector<ProgramFact> untrained_;  ///< their gradients may be computed yet
   std::set<std::uint64_t> not_reached_;
-  std::vector<RangePass> found_;
+  std::vector<ProgramMark> found_;
 };
 
 }  // namespace mfu

@@ -94,15 +94,6 @@ CUresult release_primary(int ordinal, bool reset) {
   return destroy_context(context);
 }
 
-/// Hands the device of an ordinal to `body`.
-template <typename Body>
-CUresult with_device(CUdevice ordinal, Body&& body) {
-  const Device* device = device_at(ordinal);
-  if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
-  body(*device);
-  return CUDA_SUCCESS;
-}
-
 }  // namespace
 
 // Devices --------------------------------------------------------------------------------------------------------

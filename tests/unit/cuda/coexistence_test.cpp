@@ -4,11 +4,21 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <iterator>
+#include <sstream>
 #include <string>
 #include <vector>
 
 namespace mfu {
 namespace {
+
+/// How the rows begin, in the order of OtherProfiler.
+constexpr const char* kWho[] = {"Nsight Systems",      "MPS",
+                                "a tool that holds",   "torch.profiler with",
+                                "other subscribers",   "torch.profiler, about",
+                                "any activity client", "the same, where",
+                                "anybody, with"};
+static_assert(std::size(kWho) == std::size(kCoexistence));
 
 TEST(Coexistence, TheDocumentShowsEveryRowInOrderAndNoOther) {
   std::ifstream file(MFU_TEST_DATA "/../../injection/README.md");
@@ -21,7 +31,14 @@ TEST(Coexistence, TheDocumentShowsEveryRowInOrderAndNoOther) {
   ASSERT_EQ(shown.size(), 2 + std::size(kCoexistence)) << "a head, a line, and a row each";
   for (std::size_t i = 0; i < std::size(kCoexistence); ++i) {
     const Coexistence& row = kCoexistence[i];
-    EXPECT_NE(shown[i + 2].find(std::string(" | ") + row.level + " | "), std::string::npos) << shown[i + 2];
+    std::vector<std::string> columns;
+    std::istringstream line(shown[i + 2]);
+    for (std::string column; std::getline(line, column, '|');) columns.push_back(column);
+    ASSERT_EQ(columns.size(), 5u) << "nothing, who, how, level, answer: " << shown[i + 2];
+    EXPECT_TRUE(columns[1].starts_with(std::string(" ") + kWho[i])) << shown[i + 2];
+    EXPECT_EQ(columns[3], std::string(" ") + row.level + " ") << shown[i + 2];
+    EXPECT_GT(columns[2].size(), 2u);
+    EXPECT_GT(columns[4].size(), 2u);
   }
 }
 

@@ -81,15 +81,6 @@ void fill_uuid(CUuuid* uuid, int ordinal) {
   uuid->bytes[15] = static_cast<char>(ordinal);
 }
 
-/// Hands the device of an ordinal to `body`.
-template <typename Body>
-CUresult with_device(CUdevice ordinal, Body&& body) {
-  const Device* device = device_at(ordinal);
-  if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
-  body(*device);
-  return CUDA_SUCCESS;
-}
-
 CUresult retain(CUcontext* out, CUdevice device) {
   if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
   return retain_primary(reinterpret_cast<Context**>(out), device);

@@ -142,4 +142,13 @@ inline CUresult launch(CUfunction f, CUstream handle, bool per_thread, const Lau
   return on_stream(handle, per_thread, [&](Stream& s) { return launch_kernel(s, *function, shape, options); });
 }
 
+/// Hands the device of an ordinal to `body`.
+template <typename Body>
+CUresult with_device(CUdevice ordinal, Body&& body) {
+  const Device* device = device_at(ordinal);
+  if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  body(*device);
+  return CUDA_SUCCESS;
+}
+
 }  // namespace mfu::sim
