@@ -321,8 +321,8 @@ TEST_F(Handler, MoreRangesBeforeTheStartThanAreKept) {
 TEST_F(Handler, RegisteredStringsWithoutEndKeepTheirMeaning) {
   start();
   on_new_thread([this] {
-    std::set<nvtxStringHandle_t> handles;
-    const auto open_by_string = [&](const std::string& text) {
+    static auto& handles = *new std::set<nvtxStringHandle_t>;  // a program may use a handle until it ends
+    const auto open_by_string = [this](const std::string& text) {
       nvtxEventAttributes_t range{};
       range.size = NVTX_EVENT_ATTRIB_STRUCT_SIZE;
       range.messageType = NVTX_MESSAGE_TYPE_REGISTERED;
