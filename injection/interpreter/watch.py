@@ -38,10 +38,12 @@ MOST_IN_GRAPH = 256  # facts
 PROBES = 8  # parameters of a module whose gradients are looked at, where several modules are trained
 # Of the functions that torch.compile may trace: products, with the place of their first matrix, and others that hold some.
 PRODUCTS = {"linear": 0, "matmul": 0, "mm": 0, "bmm": 0, "addmm": 1, "baddbmm": 1, "conv1d": 0, "conv2d": 0, "conv3d": 0}
-PRODUCTS.update({"conv_transpose1d": 0, "conv_transpose2d": 0, "conv_transpose3d": 0})
-OTHER_PRODUCTS = ("einsum", "tensordot", "addbmm", "multi_dot", "_scaled_mm", "_grouped_mm", "grouped_mm", "lstm", "gru")
+PRODUCTS.update({"conv_transpose1d": 0, "conv_transpose2d": 0, "conv_transpose3d": 0, "einsum": 1})
+PRODUCTS.update({"_scaled_mm": 0, "_grouped_mm": 0, "grouped_mm": 0})
+OTHER_PRODUCTS = ("tensordot", "addbmm", "multi_dot", "bilinear", "lstm", "gru")
 INSIDE = ("tag_activation_checkpoint", "wrap_activation_checkpoint", "wrap", "invoke_subgraph")  # of a part of the graph
 NOTHING, NUMBERS = {}, frozenset((int,))
+MOST_REACHED = 256  # values that a function may use
 MOST_UNSEEN = 0.05  # of a model's matrices, by elements: above it, its FLOP are not known
 
 # Programs that do not go through torch.optim or nn.Module alone: module, qualified name, what it is.
@@ -60,6 +62,13 @@ ENGINES = (
 ATTENTION = "scaled_dot_product_attention"
 
 
+def method(self):
+    """Of any object, for its type."""
+
+
+METHOD, FUNCTION = type(method.__get__(0)), type(method)
+
+
 class Watched:
     """A code object: what is done where it starts, returns or calls. `call`: its frames are on the stack of a thread."""
 
@@ -70,6 +79,236 @@ class Watched:
         code = ref()
         self.first = code.co_varnames[0] if code.co_argcount > 0 else None  # name of the first argument
         self.inner = self.outer = self.listens = 0
+
+
+class Traced:
+    """The matrix products and the attention of a part of the program that torch.compile traced. A size is a number or, where
+    it may differ from call to call, an expression of symbols; each call's arguments say what those are."""
+
+    def __init__(self, module, optimizers):
+        self.optimizers = [*optimizers]  # weak: those that it updates with
+        self.products = []  # sizes whose product they are, how often forward and backward, arguments that they are made of
+        self.attention = []  # sizes of the query with its tokens last, tokens of the key, causal, gradients
+        self.symbols = []  # argument, dimension or None, symbol
+        self.whole = True
+        inputs = [node for node in module.graph.nodes if node.op == "placeholder"]
+        for place, node in enumerate(inputs):
+            self.add_symbols(place, node.meta["example_value"])
+        self.add_nodes(module, [frozenset((place,)) for place in range(len(inputs))])
+        self.weights = frozenset().union(*(made_of for *_, made_of in self.products))  # arguments
+
+    def add_symbols(self, place, example):
+        shape = getattr(example, "shape", None)
+        for dim, size in ((None, example),) if shape is None else enumerate(shape):
+            if type(size) is not int and hasattr(size, "node"):
+                self.symbols.append((place, dim, expression(size)))
+
+    def add_nodes(self, module, given, forward=1, backward=True):
+        """`given`: for each input the arguments that it is, or is made of."""
+        given, made_of = iter(given), {}
+        for node in module.graph.nodes:
+            inputs = node.all_input_nodes
+            if node.op == "placeholder":
+                made_of[node.name] = next(given, frozenset())
+            elif any(kind.__name__ == "HigherOrderOperator" for kind in type(node.target).__mro__):
+                self.add_inner(node, plain(module)["_modules"], made_of)
+            elif node.op.startswith("call") and self.add_node(node, made_of, forward, backward):
+                continue
+            elif len(inputs) == 1:
+                made_of[node.name] = made_of.get(inputs[0].name, frozenset())
+
+    def add_inner(self, node, graphs, made_of):
+        """An operator around further graphs."""
+        inside = [graphs[one.target] for one in node.all_input_nodes if one.op == "get_attr" and one.target in graphs]
+        given = [made_of.get(one.name, frozenset()) for one in node.all_input_nodes if one.op != "get_attr"]
+        if node.target.__name__ in INSIDE:
+            self.add_nodes(inside[0], given)
+        elif node.target.__name__ == "autograd_function_apply":  # its backward pass is written down
+            self.add_nodes(inside[0], given, backward=False)
+            self.add_nodes(inside[1], (), forward=0)
+        elif node.target.__name__ == "flex_attention":
+            query, key = (local(one.meta["example_value"]) for one in node.args[:2])
+            causal = is_causal_mask(inside[-1])
+            self.whole = self.whole and causal is not None
+            self.attend(query, key, causal)
+        elif any(one.op.startswith("call") and product_of(one) for graph in inside for one in graph.graph.nodes):
+            self.whole = False  # which of them run is not known
+
+    def add_node(self, node, made_of, forward, backward):
+        """\return it is a product, or attention"""
+        name, values = getattr(node.target, "__name__", node.target), node.args
+        first = PRODUCTS.get(name)
+        if name == ATTENTION:
+            given = {**dict(zip(("query", "key", "value", "attn_mask", "dropout_p", "is_causal"), values)), **node.kwargs}
+            query, key = (local(given[one].meta["example_value"]) for one in ("query", "key"))
+            self.attend(query, key, given.get("is_causal") is True)
+        elif first is not None:
+            given, weight = (one.meta["example_value"] for one in values[first : first + 2])
+            of_given, of_weight, out = map(local, (given, weight, node.meta["example_value"]))
+            if name.startswith("conv"):
+                sizes = sizes_of(of_given if "transpose" in name else out) + sizes_of(of_weight)[1:]
+            elif name == "einsum":
+                sizes = sizes_of_einsum(*values, of_given, of_weight)
+            elif "grouped" in name and of_weight.dim() != 3:
+                sizes = [-1]
+            else:
+                sizes = [*sizes_of(out), expression(of_given.shape[-1])]
+            weights = frozenset().union(*(made_of.get(one.name, frozenset()) for one in node.all_input_nodes))
+            gradients = (weight.requires_grad is True) + (given.requires_grad is True) if forward else 1
+            self.products.append((sizes, forward, gradients if backward else 0, weights))
+        else:
+            self.whole = self.whole and not product_of(node)
+            return False
+        return True
+
+    def attend(self, query, key, causal):
+        *batch, tokens, width = sizes_of(query)
+        self.attention.append(([*batch, width, tokens], expression(key.shape[-2]), causal is True, query.requires_grad))
+
+    def values(self, given):
+        """A function of a size: its value in a call with these arguments, -1 where they do not say it."""
+        known, numbers = {}, sys.modules["sympy"].Integer if self.symbols else None
+        for place, dim, symbol in self.symbols:
+            value = given[place] if dim is None else given[place].shape[dim]
+            if type(value) is int:
+                known[symbol] = numbers(value)
+
+        def value_of(size):
+            if type(size) is int:
+                return size
+            found = size.xreplace(known) if hasattr(size, "xreplace") else None
+            return int(found) if getattr(found, "is_Integer", False) else -1
+
+        return value_of
+
+
+class Unseen:
+    """A value that a call computes. `shape`: of the only tensor that it is made of."""
+
+    __slots__ = ("shape",)
+
+    def __init__(self, *given):
+        shapes = [shape_of(one) for one in given]
+        shapes = [shape for shape in shapes if shape is not None]
+        self.shape = shapes[0] if len(shapes) == 1 else None
+
+
+class Moved:
+    """A tensor with its dimensions in another order."""
+
+    __slots__ = ("shape", "requires_grad")
+
+    def __init__(self, tensor, first, second):
+        shape = shape_of(tensor)
+        self.shape, self.requires_grad = [*shape], tensor.requires_grad
+        self.shape[first], self.shape[second] = shape[second], shape[first]
+
+
+class Call:
+    """A call of a builtin function, of whose arguments CPython shows the first one: the others are followed through the
+    instructions before it."""
+
+    SAME = ("contiguous", "to", "type_as", "float", "half", "bfloat16", "clone", "detach", "cuda", "type")  # shapes
+
+    def __init__(self, instructions, call, effect):
+        self.instructions, self.call, self.effect = instructions, call, effect
+
+    @classmethod
+    def at(cls, code, offset):
+        """\return None: its arguments cannot be followed"""
+        dis = sys.modules.get("dis")
+        found, call, otherwise = [], None, 0
+        for one in dis.get_instructions(code) if dis is not None else ():
+            if one.offset == offset:
+                call = one
+                break
+            if one.offset >= otherwise:  # of two branches of an expression, the first
+                found.append(one)
+                if one.opname == "JUMP_FORWARD" and one.argval <= offset:
+                    otherwise = one.argval
+        if call is None:
+            return None
+        # It begins where the stack has grown by what the call takes.
+        wanted = 3 + (call.arg & 1) if call.opname == "CALL_FUNCTION_EX" else call.arg + 2 + (call.opname == "CALL_KW")
+        for place in range(len(found) - 1, -1, -1):
+            one = found[place]
+            wanted -= dis.stack_effect(one.opcode, one.arg, jump=False)
+            if wanted == 0:
+                return cls(found[place:], call, dis.stack_effect)
+        return None
+
+    def passed(self, frame, names):
+        """Arguments by their name."""
+        stack, values, keywords = [], frame.f_locals, ()
+        for one in self.instructions:
+            does, value = one.opname, one.argval
+            if does.startswith("LOAD_FAST") or does == "LOAD_DEREF":
+                stack += [values.get(name, Unseen()) for name in (value if type(value) is tuple else (value,))]
+            elif does == "LOAD_GLOBAL":
+                stack += [None, frame.f_globals.get(value)][1 - (one.arg & 1) :]
+            elif does in ("LOAD_CONST", "LOAD_SMALL_INT"):
+                stack.append(value)
+            elif does == "LOAD_ATTR":
+                thing = stack.pop()
+                stack += [(thing, value), None] if one.arg & 1 else [attribute_of(thing, value)]
+            elif does == "KW_NAMES":
+                keywords = value
+            elif does == "CALL":
+                given = [stack.pop() for _ in range(value)][::-1]
+                stack[-2:] = [self.result(stack[-2], given)]
+                keywords = ()
+            elif does in ("BUILD_TUPLE", "BUILD_LIST"):
+                stack.append([stack.pop() for _ in range(value)][::-1])
+            elif does == "LIST_EXTEND" and type(stack[-1]) in (tuple, list) and type(stack[-1 - value]) is list:
+                rest = stack.pop()
+                stack[-1] = [*stack[-1], *rest]
+            elif does == "BUILD_MAP":
+                pairs = [stack.pop() for _ in range(2 * value)][::-1]
+                stack.append(dict(zip(pairs[::2], pairs[1::2])) if all(type(name) is str for name in pairs[::2]) else Unseen())
+            elif does == "BUILD_CONST_KEY_MAP":
+                keys = stack.pop()
+                stack.append(dict(zip(keys, [stack.pop() for _ in range(value)][::-1])))
+            elif does == "DICT_MERGE" and type(stack[-1]) is dict and type(stack[-2]) is dict:
+                rest = stack.pop()
+                stack[-1] = {**stack[-1], **rest}
+            elif does == "POP_TOP" or does.startswith("POP_JUMP"):
+                stack.pop()
+            elif does == "COPY":
+                stack.append(stack[-value])
+            elif does == "IS_OP" and Unseen not in (type(stack[-1]), type(stack[-2])):
+                one = stack.pop()
+                stack[-1] = (stack[-1] is one) != bool(value)
+            elif does == "BINARY_SUBSCR" and type(stack[-2]) in (tuple, list) and type(stack[-1]) is int:
+                place = stack.pop()
+                stack[-1] = stack[-1][place]
+            elif does != "CALL_INTRINSIC_1":  # makes a tuple of a list
+                size = len(stack) + self.effect(one.opcode, one.arg, jump=False)
+                made = Unseen(*stack[max(0, size - 1) :])
+                del stack[max(0, size - 1) :]
+                stack += [made] * (size - len(stack))
+        return self.by_name(stack, names, keywords)
+
+    def by_name(self, stack, names, keywords):
+        if self.call.opname == "CALL_FUNCTION_EX":
+            more = stack.pop() if self.call.arg & 1 else {}
+            given = stack.pop()
+            if type(given) not in (tuple, list) or type(more) is not dict:
+                return {}
+            return {**dict(zip(names, given)), **more}
+        if self.call.opname == "CALL_KW":
+            keywords = stack.pop()
+        given = stack[len(stack) - self.call.arg :]
+        plain_ones = len(given) - len(keywords)
+        return {**dict(zip(names, given[:plain_ones])), **dict(zip(keywords, given[plain_ones:]))}
+
+    def result(self, function, given):
+        thing, name = function if type(function) is tuple and len(function) == 2 else (None, None)
+        shape = shape_of(thing)
+        if shape is not None and name in self.SAME:
+            return thing
+        if shape is not None and type(thing) is not Unseen and name == "transpose" and [*map(type, given)] == [int, int]:
+            return Moved(thing, *given)
+        return Unseen(thing, *given)
 
 
 class Measured:
@@ -88,10 +327,9 @@ class Measured:
         self.called, self.all_asked = set(), True
         self.parameters, self.seen, self.codes = {}, set(), {}  # elements of matrices; code objects
         self.whole = True
-        # Of the module that torch.compile made and that runs: FLOP that were traced; modules that ran in the interpreter.
-        self.traced, self.ran = (0, 0), set()
-        self.parts = {}  # FLOP of such modules, by what makes two of them the same
-        self.causal, self.graphs = {}, set()
+        self.calls = {}  # of attention, by code object and offset
+        self.places = {}  # of matrices by their id: module, name
+        self.traced = False  # what was traced ran
         self.look_at(module)
         asked()  # before this pass
 
@@ -104,15 +342,13 @@ class Measured:
                 continue
             inside = matrices_of(one)
             matrices.update(((id(one), name), matrix) for name, matrix in inside)
-            for code in (watch.call.ref() if watch.call and is_compiled(one) else None, watch.code_of(one) if inside else None):
-                if code is not None:
-                    self.codes[id(code)] = code
+            code = watch.code_of(one) if inside else None
+            if code is not None:
+                self.codes[id(code)] = code
         self.parameters = {place: one.numel() for place, one in matrices.items() if id(one) not in tables}
 
     def add(self, module, frame, result):
-        """A module with matrices of its own, or one that torch.compile made, returned."""
-        if self.watch.call is not None and frame.f_code is self.watch.call.ref():  # a forward() speaks for itself
-            return self.add_part(module, frame) if is_compiled(module) else None
+        """A module with matrices of its own returned."""
         values, weights = plain(module), matrices_of(module)
         self.called.add(id(module))
         nn = self.watch.torch.nn
@@ -126,15 +362,15 @@ class Measured:
             result = result[0]
         result = local(result)
         if len(weights) != 1 or given is None or not self.watch.is_tensor(result) or not given.is_floating_point():
-            return None
+            return
         (name, weight), out = weights[0], whole(result.numel())
         trained, weight = weight, local(weight)
         shape = weight_shape(weight)
         if out < 0 or not shape:
-            return None
+            return
         inputs = values.get("in_features")
         if len(shape) > 2 and not issubclass(type(module), nn.modules.conv._ConvNd):
-            return None
+            return
         if len(shape) > 2 and values.get("transposed"):
             forward = 2 * whole(given.numel()) * weight.numel() // shape[0]
         elif len(shape) > 2:
@@ -148,11 +384,9 @@ class Measured:
         elif whole(result.shape[-1]) == shape[1]:
             forward = 2 * out * shape[0]
         else:
-            return None
-        self.ran.add(id(module))
+            return
         self.seen.add((id(module), name))
-        self.count(forward, trained, shared)
-        return None
+        self.count(forward, (trained.requires_grad is True) + (shared.requires_grad is True))
 
     def add_projections(self, module, values, frame):
         query, key = frame.f_locals.get("query"), frame.f_locals.get("key")
@@ -163,8 +397,8 @@ class Measured:
         others = (values.get("kdim") or width) + (values.get("vdim") or width)
         output = (values.get("_modules") or {}).get("out_proj")
         weights = matrices_of(module) or matrices_of(output)
-        self.count(2 * width * (2 * of_query * width + of_key * others), weights[0][1], query)
-        self.ran.add(id(module))
+        trained = (weights[0][1].requires_grad is True) + (query.requires_grad is True)
+        self.count(2 * width * (2 * of_query * width + of_key * others), trained)
         self.seen.update((id(one), name) for one in (module, output) for name, _ in matrices_of(one))
 
     def add_recurrent(self, module, frame):
@@ -184,13 +418,12 @@ class Measured:
             forward += 2 * tokens * weight.numel()
             self.backward += 2 * weight.numel() * (backward + tokens * weight.requires_grad)
             self.seen.add((id(module), name))
-        self.ran.add(id(module))
         self.add_forward(forward)
 
-    def count(self, forward, weight, given):
-        """Backward one product for the gradient of a matrix that trains, and one for that of its input where it needs one."""
+    def count(self, forward, gradients):
+        """`gradients`: 1 for that of a matrix that trains, and 1 for that of its input where it needs one."""
         self.add_forward(forward)
-        self.backward += forward * (weight.requires_grad is True) + forward * (given.requires_grad is True)
+        self.backward += forward * gradients
 
     def add_forward(self, forward):
         self.forward += forward
@@ -202,19 +435,24 @@ class Measured:
         """scaled_dot_product_attention(query, ...) is called: 4 x heads x width x pairs, twice that backward."""
         values = frame.f_locals
         # torch.compile traces it, or runs what it traced as it is.
-        if type(query).__module__.startswith("torch._subclasses") or id(receiver(frame, values)) in self.graphs:
+        if type(query).__module__.startswith("torch._subclasses") or self.watch.traced_of(receiver(frame, values)) is not None:
             return
-        if not self.watch.is_tensor(query):
-            query = next((values[name] for name in ("query", "q", "query_states") if name in values), None)
-        if not self.watch.is_tensor(query) or query.dim() < 3:
+        code = frame.f_code
+        if (id(code), offset) not in self.calls:
+            self.calls[id(code), offset] = Call.at(code, offset)
+        call = self.calls[id(code), offset]
+        passed = call.passed(frame, ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")) if call is not None else {}
+        query = query if self.watch.is_tensor(query) else passed.get("query")
+        shape, (key, causal) = shape_of(query), (passed.get("key"), passed.get("is_causal", False))
+        if type(key) is Unseen and key.shape is not None and shape is not None and elements(key.shape) == elements(shape):
+            key = query  # the same values in another order
+        if shape is None or type(query) is Unseen or len(shape) < 3 or shape_of(key) is None or type(key) is Unseen:
             self.whole = False
-            return
-        keys = query
-        for name in ("key", "k", "keys", "key_states"):
-            if self.watch.is_tensor(values.get(name)) and values[name].dim() == query.dim():
-                keys = values[name]
-                break
-        self.add_attention(query, keys, self.is_causal(frame.f_code, offset, values))
+        else:
+            tokens = whole(shape[-2])
+            if type(causal) is not bool and tokens > 1 and tokens == whole(shape_of(key)[-2]):
+                self.whole = False
+            self.add_attention(query, key, causal is True)
         self.asked += asked()  # before the call
 
     def attend_by_heads(self, values):
@@ -230,103 +468,48 @@ class Measured:
     def add_attention(self, query, key, causal, tokens=-2):
         """`tokens`: the dimension that counts them."""
         query, key = local(query), local(key)
-        sizes, keys = [*map(size_of, query.shape)], size_of(key.shape[tokens])
-        queries, width, batch = sizes.pop(tokens), sizes.pop(), sizes
-        if min(*batch, queries, width, keys) < 0:
+        sizes = [*map(whole, query.shape)]
+        sizes.append(sizes.pop(tokens))  # behind the width
+        self.add_pairs(sizes, whole(key.shape[tokens]), causal, query.requires_grad)
+
+    def add_pairs(self, sizes, keys, causal, gradients):
+        """`sizes` of a query: batch, heads and the like, width, tokens."""
+        if min(*sizes, keys) < 0:
             self.whole = False
             return
+        *others, queries = sizes
         pairs = queries * (queries + 1) // 2 if causal and queries == keys else queries * keys
-        for size in batch:
-            pairs *= size
-        self.forward += 4 * pairs * width
-        if query.requires_grad:
-            self.backward += 8 * pairs * width
+        flop = 4 * pairs
+        for size in others:
+            flop *= size
+        self.forward += flop
+        self.backward += 2 * flop if gradients else 0
 
-    def add_graph(self, module):
-        """torch.compile traced a part of this pass, which does not run in the interpreter. Its nodes have their shapes."""
-        forward, backward, places = self.forward, self.backward, {}
-        for one in every_module(self.module()):
-            for name, matrix in matrices_of(one):
-                places.setdefault(id(matrix), []).append((id(one), name))
-        self.graphs.add(id(module))
-        inputs = [node for node in module.graph.nodes if node.op == "placeholder"]
-        self.add_nodes(module, [places.get(id(getattr(node.meta.get("grapharg"), "example", None)), ()) for node in inputs])
-        self.traced = self.traced[0] + self.forward - forward, self.traced[1] + self.backward - backward
-
-    def add_nodes(self, module, given):
-        """`given`: for each input the places of the matrix that it is."""
-        given, weights = iter(given), {}  # by name of a node: the same of the matrix that it is, or is made of alone
-        for node in module.graph.nodes:
-            inputs = node.all_input_nodes
-            if node.op == "placeholder":
-                weights[node.name] = next(given, ())
-            elif getattr(node.target, "__name__", None) in INSIDE:
-                inside, *rest = inputs
-                self.add_nodes(plain(module)["_modules"][inside.target], [weights.get(one.name, ()) for one in rest])
-            elif node.op.startswith("call") and self.add_node(node):
-                for one in inputs:
-                    self.seen.update(weights.get(one.name, ()))
-            elif len(inputs) == 1:
-                weights[node.name] = weights.get(inputs[0].name, ())
-
-    def add_node(self, node):
-        """\\return it is a product of a weight"""
-        name, values = getattr(node.target, "__name__", node.target), node.args
-        first = PRODUCTS.get(name)
-        if name == ATTENTION:
-            given = {**dict(zip(("query", "key", "value", "attn_mask", "dropout_p", "is_causal"), values)), **node.kwargs}
-            query, key = (given[one].meta["example_value"] for one in ("query", "key"))
-            self.add_attention(query, key, given.get("is_causal") is True)
-        elif first is not None:
-            given, weight = (one.meta["example_value"] for one in values[first : first + 2])
-            of_given, of_weight, out = map(local, (given, weight, node.meta["example_value"]))
-            if name.startswith("conv"):
-                forward = elements(of_given if "transpose" in name else out)
-                forward *= 2 * elements(of_weight) // size_of(of_weight.shape[0])
-            else:
-                forward = 2 * elements(out) * size_of(of_given.shape[-1])
-            self.count(forward, weight, given)
-            self.whole = self.whole and forward > 0
-            return True
-        elif name in OTHER_PRODUCTS or node.op == "call_module" or type(node.target).__module__ == "torch._ops":
-            self.whole = False
-        return False
-
-    def add_part(self, module, frame):
-        """What torch.compile traced of one layer runs for those that are like it, too."""
-        traced, ran, self.traced, self.ran = self.traced, self.ran, (0, 0), set()
-        inside = (plain(module).get("_modules") or NOTHING).get("_orig_mod")
-        inside = module if inside is None else inside
-        modules = every_module(inside)
-        if not ran.isdisjoint(map(id, modules)):  # in the interpreter, after all
-            return
-        matrices = {(id(one), name): matrix for one in modules for name, matrix in matrices_of(one)}
-        given = (one for one in arguments(frame.f_locals) if self.watch.is_tensor(one))
-        key = (type(inside), *((one.shape, one.requires_grad) for one in (*matrices.values(), *given)))
-        places = self.parameters.keys() & matrices.keys()
-        if any(traced) and self.seen >= places:
-            self.parts[key] = traced
-        elif not any(traced) and key in self.parts:
-            self.forward, self.backward = self.forward + self.parts[key][0], self.backward + self.parts[key][1]
-            self.seen |= places
-
-    def is_causal(self, code, offset, values):
-        """Whether the call at `offset` passes is_causal=True."""
-        if (id(code), offset) not in self.causal:
-            self.causal[id(code), offset] = passed_at(code, offset, "is_causal", 5)
-        passed = self.causal[id(code), offset]
-        if type(passed) is bool:
-            return passed
-        value = values.get(passed or "is_causal")
-        if type(value) is bool:
-            return value
-        named = any(type(c) is tuple and "is_causal" in c for c in code.co_consts)
-        return named and any(c is True for c in code.co_consts)
+    def add_traced(self, traced, given):
+        """What torch.compile traced runs with these arguments."""
+        self.traced, self.whole = True, self.whole and traced.whole
+        value_of = traced.values(given)
+        parameters = (given[place] for place in traced.weights if issubclass(type(given[place]), self.watch.torch.nn.Parameter))
+        if any(id(one) not in self.places for one in parameters):
+            for one in every_module(self.module()):
+                for name, matrix in matrices_of(one):
+                    self.places.setdefault(id(matrix), []).append((id(one), name))
+        for sizes, forward, backward, made_of in traced.products:
+            flop = 2
+            for size in map(value_of, sizes):
+                self.whole = self.whole and size >= 0
+                flop *= size
+            self.forward += forward * flop
+            self.backward += backward * flop
+            for place in made_of:
+                self.seen.update(self.places.get(id(given[place]), ()))
+        for sizes, keys, causal, gradients in traced.attention:
+            self.add_pairs([*map(value_of, sizes)], value_of(keys), causal, gradients)
 
     def finish(self):
         """(FLOP forward, backward), None where they are not known."""
         self.activations += self.asked + asked()
-        if self.graphs:
+        if self.traced:
             self.activations, self.all_asked = 0, False
         self.forward += self.activations
         self.backward += 2 * self.activations * self.gradients
@@ -448,8 +631,8 @@ class Watch:
         # While no optimizer was seen: the module whose gradients are zeroed; whether there are some; whether they are in use.
         self.optimizers, self.updated, self.computed, self.updates = False, 0, False, False
         self.layers = Layers(self) if layers else None
-        self.stopped = self.compiled = False
-        self.call = self.no_tracing = None
+        self.stopped = self.compiled = self.traced_updates = False
+        self.call = self.wrapper = self.runs = None  # of modules; torch.compile's around what it compiles; around what it has
         # Sizes are asked without what a program puts in front of its tensors' methods.
         self.tensor = torch.Tensor
         self.quiet = getattr(torch._C, "DisableTorchFunctionSubclass", None) or torch._C.DisableTorchFunction
@@ -481,6 +664,8 @@ class Watch:
         self.watch(code_of(own(graph, "capture_begin")), None, self.capture_begins, False)
         self.watch(code_of(own(graph, "capture_end")), self.capture_ends, None, False)
         self.watch(code_of(own(graph, "replay")), self.replay, self.leave)
+        self.watch(code_of(plain(torch).get("compile")), None, lambda frame, called: self.find_engines(), False)
+        self.find_engines()
         self.call = found[1]
         if not any(found):
             raise RuntimeError("this torch has other names than those that are known")
@@ -720,9 +905,11 @@ class Watch:
         code = code_of(own(module, "forward"))
         return code if code is not None and not code.co_flags & 0x2A0 else None  # no generator, no coroutine
 
-    def pass_begins(self, frame, watched):
+    def pass_begins(self, frame, watched, module=None, function=None):
+        """`function`: what torch.compile compiled, where that is not the module itself."""
         values = frame.f_locals
-        module = values.get(watched.first) if watched.first is not None else receiver(frame, values)
+        if module is None:
+            module = values.get(watched.first) if watched.first is not None else receiver(frame, values)
         if not self.enter(frame, watched, PASS_END, id(module)):
             stack = self.stack()
             if any(entry[1] in (PASS_END, BACKWARD_END) for entry in stack[:-1]):  # a part of it; with checkpoints once more
@@ -739,13 +926,13 @@ class Watch:
             if found is None:
                 self.stack()[-1] = (watched, None, 0)
                 return
-            self.report_pass(module, found, values)
+            self.report_pass(module, found, values, function)
         watched.outer += 1
         self.passes += 1
         if self.passes % RELEARN_PASSES == 0:
             self.learn_again()
 
-    def report_pass(self, module, found, values):
+    def report_pass(self, module, found, values, function):
         _, trainable, model, compiled = found
         more = values.get("kwargs")
         if type(more) is not dict:
@@ -763,11 +950,13 @@ class Watch:
         if mode & GRADIENTS and not trainable and self.needs_gradients(values):
             mode, model, subject = mode | TRAINING | TRAINABLE, 0, subject + 1
         context = -1
-        if seq_len >= 0 and (cache is not None or values.get("use_cache") is True):
+        if seq_len >= 0 and (cache is not None or values.get("use_cache", more.get("use_cache")) is True):
             mode |= CACHE
             context = self.context(cache, seq_len) if cache is not None else 0
+        if function is not None:  # it may call the module in its own way
+            model = 0
         if model == 0 or model in self.unsure:
-            model = model * OF_CONFIG + self.measured_number(module, values, mode, context)
+            model = model * OF_CONFIG + self.measured_number(module, values, mode, context, function)
         if trainable and mode & GRADIENTS:
             self.probe(module)
         elif self.updated and not self.stack()[:-1]:  # before an evaluation
@@ -775,6 +964,68 @@ class Watch:
         self.say(PASS_BEGIN, mode, subject, model, batch, seq_len, context, tokens)
         if self.layers is not None:
             self.layers.pass_begins(module)
+
+    # --- functions that torch.compile compiled -----------------------------------------------------------------------
+
+    def function_begins(self, frame, called):
+        """A module's forward() is a pass. Another function is one of the only module that it can reach, if what is traced of
+        it has products, which the first call shows."""
+        if self.inside() or self.backward_on not in (None, self.ident()):
+            return
+        if self.waits() and self.wrapper_around(frame.f_back) is not None:
+            return
+        self.local.waits = 0
+        values = frame.f_locals
+        function = maker(values.get("fn"), methods=True)
+        if type(function) is METHOD and self.is_optimizer(function.__self__) and innermost(function).__name__ == "step":
+            self.local.function = id(frame)
+            self.update_begins(frame, called, function.__self__)
+            return
+        known = self.refs.get(("function", id(innermost(function))))
+        known = known[1] if known is not None and known[0]() is innermost(function) else None
+        module, forward = module_of(function, values, self.torch) if known is not False else (None, False)
+        if module is not None and (forward or known):
+            self.local.function = id(frame)
+            self.pass_begins(frame, called, module, None if forward else innermost(function))
+        elif module is not None:
+            self.local.waits = id(frame)
+            self.listen_to_parts()
+        elif known is None:
+            self.know_function(frame, False)
+
+    def function_ends(self, frame, called):
+        if getattr(self.local, "function", 0) == id(frame):
+            self.local.function = 0
+            self.leave(frame, called)
+        elif self.waits() == id(frame):
+            self.know_function(frame, False)
+
+    def know_function(self, frame, is_pass):
+        function = innermost(maker(frame.f_locals.get("fn"), methods=True))
+        self.local.waits = 0
+        self.listen_to_parts()
+        if type(function).__weakrefoffset__:
+            self.keep(("function", id(function)), function, is_pass)
+
+    def waits(self):
+        """The number of the frame that calls a function for the first time, until it is known whether that is a pass."""
+        return getattr(self.local, "waits", 0)
+
+    def wrapper_around(self, frame):
+        """The outermost frame of torch.compile's wrapper."""
+        found = None
+        while frame is not None:
+            found = frame if frame.f_code is self.wrapper.ref() else found
+            frame = frame.f_back
+        return found
+
+    def wait_for_products(self, frame, traced):
+        frame = self.wrapper_around(frame)
+        if frame is None:  # an exception has left it
+            self.local.waits = 0
+        elif traced is not None and (traced.products or traced.attention):
+            self.know_function(frame, True)
+            self.function_begins(frame, self.wrapper)
 
     def learn_again(self):
         self.left = max(self.left, RELEARN)
@@ -795,8 +1046,9 @@ class Watch:
         if len(self.known) > MOST_CODES:
             self.known.clear()
         trains = [p.requires_grad for m in every_module(module) for p in parameters_of(m)]
-        if not trains and not any(plain(m).get("_buffers") for m in every_module(module)):
-            return None  # no model: an activation, a loss, a sampler
+        graph = any(kind.__module__ == "torch.fx.graph_module" for kind in type(module).__mro__)
+        if not trains and (graph or not any(plain(m).get("_buffers") for m in every_module(module))):
+            return None  # no model: an activation, a loss, a sampler, what torch.compile traced
         inside = unwrapped(module)
         # A config does not say what is frozen or another rank's, so that the products are counted where they run.
         counted = (any(trains) and not all(trains)) or shares(module)
@@ -813,7 +1065,7 @@ class Watch:
             if answer:
                 self.unread.add(number)
                 self.known.clear()
-                self.refs.clear()
+                self.refs = {k: kept for k, kept in self.refs.items() if type(k) is not int or kept[1] != number}
 
     def number_of(self, owner, config, ranks=1):
         """The number of the model, 0 where its config cannot be read; hands the config over the first time. `ranks` share
@@ -894,11 +1146,11 @@ class Watch:
 
     # --- models without a config ------------------------------------------------------------------------------------
 
-    def measured_number(self, module, values, mode, context):
+    def measured_number(self, module, values, mode, context, function):
         """The number of this module with arguments of these shapes; the first time, its products are counted while it runs."""
         if mode & CACHE and context < 0:
             return 0
-        key = [id(module), mode, context]
+        key = [id(module), id(function), mode, context]
         try:
             for value in arguments(values):
                 kind = type(value)
@@ -932,7 +1184,9 @@ class Watch:
             if watched is not None:
                 self.listen(watched, watched.listens, True)
         self.measuring = measuring
-        if ("searched", id(module), mode) not in self.refs:
+        self.listen_to_parts()
+        searched = self.refs.get(("searched", id(module), mode))
+        if searched is None or searched[0]() is not module:
             self.keep(("searched", id(module), mode), module, None)
             self.search(True)
         else:
@@ -958,10 +1212,63 @@ class Watch:
         except Exception:
             self.measuring.whole = False  # the FLOP of this model are not known
 
+    # --- what torch.compile traced ------------------------------------------------------------------------------------
+
+    def traces_update(self, frame, called):
+        one = plain(frame.f_locals.get("self")).get("value")
+        if self.is_optimizer(one):
+            self.local.optimizers = {**getattr(self.local, "optimizers", NOTHING), id(one): self.ref(one)}
+
     def compiles(self, frame, called):
-        if self.measuring is not None and self.measuring.thread == self.ident():
+        """A part of the program was traced, and is handed to a compiler, which may change it."""
+        optimizers, self.local.optimizers = getattr(self.local, "optimizers", NOTHING), NOTHING
+        with self.quiet():
+            try:
+                self.local.traced = Traced(frame.f_locals["gm"], optimizers.values())
+            except Exception:  # nodes that are not known
+                self.local.traced = None
+
+    def compiled_part(self, frame, called):
+        traced, self.local.traced = getattr(self.local, "traced", None), None
+        made = maker(frame.f_locals.get("compiled_fn"))
+        if traced is not None and type(made).__weakrefoffset__:
+            self.keep(("traced", id(made)), made, traced)
+            if traced.optimizers:
+                self.traced_updates = True
+                self.listen_to_parts()
+
+    def traced_of(self, function):
+        """What was traced of the part of the program that `function` runs, None where it runs none."""
+        made = maker(function)
+        found = self.refs.get(("traced", id(made)))
+        return found[1] if found is not None and found[0]() is made else None
+
+    def listen_to_parts(self):
+        """Their calls matter while products are counted, and where they hold an update."""
+        if self.runs is not None:
+            self.listen(self.runs, self.measuring is not None or self.traced_updates or self.waits() != 0)
+
+    def part_runs(self, frame, called):
+        """torch.compile's function around what it compiled, and around others that it does not look into."""
+        traced = self.traced_of(frame.f_locals.get("fn"))
+        if self.waits():
+            self.wait_for_products(frame, traced)
+        if traced is None:
+            return
+        measuring = self.measuring
+        if measuring is not None and measuring.thread == self.ident():
             with self.quiet():
-                self.count(self.measuring.add_graph, frame.f_locals["gm"])
+                self.count(measuring.add_traced, traced, frame.f_locals["args"])
+        for one in traced.optimizers:
+            if one() is not None:
+                self.part_ran(frame, called)  # of the one before
+                self.local.part = id(frame)
+                self.update_begins(frame, called, one())
+
+    def part_ran(self, frame, called):
+        if getattr(self.local, "part", 0) == id(frame):
+            self.local.part = 0
+            self.leave(frame, called)
 
     def attend(self, frame, offset, query):
         with self.quiet():
@@ -984,6 +1291,7 @@ class Watch:
             measuring.whole = False
             self.refs.pop(measuring.key, None)
         self.search(False)
+        self.listen_to_parts()
         for code in {*measuring.codes.values(), *self.alive(self.attends)}:
             watched = self.find(code)
             if watched is not None:
@@ -1009,6 +1317,9 @@ class Watch:
         if (self.backward_on is not None and self.backward_on != thread) or any(entry[1] == BACKWARD_END for entry in stack):
             self.enter(frame, called, None)
             return
+        if stack and stack[-1][0] is self.wrapper:  # a function with the whole step in it
+            self.local.function = 0
+            self.end(stack.pop())
         self.enter(frame, called, BACKWARD_END)
         self.backward_on = thread
         if self.passes == self.passes_before:  # nothing that was seen computed what this is the gradient of
@@ -1073,7 +1384,12 @@ class Watch:
 
     def update(self, frame, called):
         values = frame.f_locals
-        one = values["self"] if "self" in values else values["args"][0]
+        self.update_begins(frame, called, values["self"] if "self" in values else values["args"][0])
+
+    def is_optimizer(self, one):
+        return issubclass(type(one), self.torch.optim.Optimizer)
+
+    def update_begins(self, frame, called, one):
         stack = self.stack()
         if stack and any(entry[1] == UPDATE_END for entry in stack):  # an optimizer around another one
             self.enter(frame, called, None)
@@ -1101,13 +1417,6 @@ class Watch:
         if self.updates:
             self.say(UPDATE_END, 0, self.updated, 0)
         self.computed = self.updates = False
-
-    def compiled_update(self, frame, called):
-        """torch.compile(optimizer.step): what it wraps does not run in the interpreter."""
-        one = getattr(frame.f_locals.get("fn"), "__self__", None)
-        if issubclass(type(one), self.torch.optim.Optimizer) and not self.stack():
-            self.say(UPDATE_BEGIN, 0, id(one), 0)
-            self.say(UPDATE_END, 0, id(one), 0)
 
     # --- graphs -----------------------------------------------------------------------------------------------------
 
@@ -1146,9 +1455,18 @@ class Watch:
         context = attribute("torch._dynamo.eval_frame", "_TorchDynamoContext")
         if context is not None and "dynamo" not in self.engines:
             self.engines.add("dynamo")
-            self.watch(code_within(code_of(own(context, "__call__")), "compile_wrapper"), None, self.compiled_update, False)
+            self.wrapper = self.watch(
+                code_within(code_of(own(context, "__call__")), "compile_wrapper"), self.function_begins, self.function_ends
+            )
             traced = attribute("torch._dynamo.output_graph", "OutputGraph")
-            self.watch(code_of(own(traced, "call_user_compiler")), self.compiles, None, False)
+            self.watch(code_of(own(traced, "_call_user_compiler")), self.compiles, self.compiled_part, False)
+            untraced = own(attribute("torch._dynamo.eval_frame", "DisableContext"), "__call__")
+            self.runs = self.watch(code_within(code_of(untraced), "_fn"), self.part_runs, self.part_ran)
+            self.listen_to_parts()
+            # A function of tracing that every optimizer of torch.optim calls in its step().
+            traced = attribute("torch._dynamo.variables.optimizer", "OptimizerVariable")
+            traced = own(traced, "_init_group") or own(traced, "call_method")
+            self.watch(code_of(traced), self.traces_update, None, False)
         for place, name, kind in ENGINES:
             if name in self.engines or place not in sys.modules:
                 continue
@@ -1278,20 +1596,120 @@ def whole(number):
     return number if type(number) is int else -1
 
 
-def size_of(number):
-    """The same of what was traced; of a symbol the value in the call that was traced, which is not asked for."""
-    if type(number) is not int:
-        number = getattr(getattr(number, "node", None), "_hint", None)
-    return number if type(number) is int else -1
+def expression(size):
+    """A size of what was traced: a number, or an expression of symbols. To compare two would change the trace."""
+    return size if type(size) is int else getattr(getattr(size, "node", None), "expr", -1)
 
 
-def elements(tensor):
+def sizes_of(tensor):
+    return [*map(expression, tensor.shape)]
+
+
+def sizes_of_einsum(equation, first, second, of_first, of_second):
+    """Of all dimensions, each once: einsum("bik,bkj->bij", ...) multiplies b x i x k x j times."""
+    names = [name.strip() for name in equation.split("->")[0].split(",")]
+    if len(names) != 2 or any(name.replace(" ", "").isalpha() is False for name in names):  # as of "..."
+        return [-1]
+    of_names = {}
+    for name, tensor in zip(names, (of_first, of_second)):
+        of_names.update(zip(name.replace(" ", ""), sizes_of(tensor)))
+    return [*of_names.values()]
+
+
+def shape_of(thing):
+    kind = type(thing)
+    if kind is Unseen or kind is Moved:
+        return thing.shape
+    return local(thing).shape if issubclass(kind, sys.modules["torch"].Tensor) else None
+
+
+def elements(shape):
     count = 1
-    for size in map(size_of, tensor.shape):
-        if size < 0:
-            return -1
-        count *= size
+    for size in shape:
+        count *= whole(size)
     return count
+
+
+def attribute_of(thing, name):
+    """As Python would find it, without running what computes one."""
+    if shape_of(thing) is not None or type(thing) is Unseen:
+        return Unseen(thing)
+    values = plain(thing)
+    for held in (values, *(values.get(kind) or NOTHING for kind in ("_parameters", "_buffers", "_modules"))):
+        if name in held:
+            return held[name]
+    found = own(thing, name)
+    return found if found is not None and not hasattr(type(found), "__get__") else Unseen()
+
+
+def maker(function, methods=False):
+    """The function or the module behind what torch.compile puts around it; `methods`: or the method."""
+    while True:
+        inside = plain(function).get("_torchdynamo_orig_callable")
+        if inside is None:
+            return function if methods or type(function) is not METHOD else function.__self__
+        function = inside
+
+
+def reached_by(function):
+    """The values of a function's closure, and of the global names that it uses."""
+    code = code_of(function)
+    if code is None:
+        return []
+    found = [function.__globals__.get(name) for name in code.co_names]
+    for cell in function.__closure__ or ():
+        try:
+            found.append(cell.cell_contents)
+        except ValueError:  # it is empty
+            pass
+    return found
+
+
+def product_of(node):
+    """Whether a call that was traced is a product, or may hold one that is not seen."""
+    name = getattr(node.target, "__name__", node.target)
+    known = name in PRODUCTS or name in OTHER_PRODUCTS or name == ATTENTION
+    return known or node.op == "call_module" or type(node.target).__module__ == "torch._ops"
+
+
+def is_causal_mask(module):
+    """Of FlexAttention's mask, a function of batch, head, query and key: True: causal, False: all pairs, None: another one."""
+    nodes = [node for node in module.graph.nodes if node.op != "output"]
+    inputs, calls = [n for n in nodes if n.op == "placeholder"], [n for n in nodes if n.op != "placeholder"]
+    if len(calls) != 1 or len(inputs) != 4:
+        return None
+    name, given = getattr(calls[0].target, "__name__", calls[0].target), calls[0].args
+    if name == "new_ones":
+        return False
+    return True if (name, *given) in (("ge", *inputs[2:]), ("le", *inputs[:1:-1])) else None
+
+
+def module_of(function, values, torch):
+    """The module whose method a function is, or the only one with parameters among its arguments, the values of its object, and
+    what it and the functions that it calls reach. \return module, whether the function is its forward(); None, False"""
+    given = [one for one in arguments(values) if issubclass(type(one), torch.nn.Module)]
+    owner = function.__self__ if type(function) is METHOD else None
+    first = owner if owner is not None else next(iter(given), None)
+    code = code_of(function)
+    if code is None:
+        return None, False
+    if issubclass(type(first), torch.nn.Module) and code_of(own(first, "forward")) is code:
+        return first, True
+    if issubclass(type(owner), torch.nn.Module):
+        return owner, False
+    found, waiting, seen = {}, [*given, *plain(owner).values(), innermost(function)], set()
+    while waiting and len(seen) < MOST_REACHED:
+        one = waiting.pop()
+        if id(one) in seen:
+            continue
+        seen.add(id(one))
+        if issubclass(type(one), torch.nn.Module):
+            if any(parameters_of(inner) for inner in every_module(one)):
+                found[id(one)] = one
+        elif type(one) is FUNCTION:
+            waiting += reached_by(innermost(maker(one, methods=True)))
+    found = [*found.values()]
+    return (found[0], False) if len(found) == 1 else (None, False)
 
 
 def local(tensor):
@@ -1324,7 +1742,7 @@ def arguments(values):
 def innermost(function):
     """The function behind methods and wrappers of functools."""
     while True:
-        if type(function) in (staticmethod, classmethod, type(Watched.__init__.__get__(0))):
+        if type(function) in (staticmethod, classmethod, METHOD):
             function = function.__func__
         inside = plain(function).get("__wrapped__")
         if inside is None:
@@ -1342,31 +1760,6 @@ def code_within(code, name):
     return next((c for c in code.co_consts if getattr(c, "co_name", None) == name), None) if code is not None else None
 
 
-def passed_at(code, offset, name, position):
-    """An argument of the call at `offset`, by its name or its position: True, False, or the name of the local variable that
-    is passed; None: it is not known."""
-    dis = sys.modules.get("dis")
-    if dis is None:
-        return None
-    loads, call = [], None  # (what an instruction does, its argument) before the call
-    for one in dis.get_instructions(code):
-        if one.offset == offset:
-            call = one
-            break
-        double = one.opname.count("LOAD_FAST") == 2
-        loads += [("LOAD_FAST", part) for part in one.argval] if double else [(one.opname, one.argval)]
-    names = loads.pop()[1] if call is not None and loads and type(loads[-1][1]) is tuple else ()
-    if call is None or (name not in names and call.argval != position + 1):
-        return None
-    for _ in names[names.index(name) + 1 :] if name in names else ():  # arguments behind it
-        while loads and loads[-1][0] == "LOAD_ATTR":
-            loads.pop()
-        if loads:
-            loads.pop()
-    does, value = loads[-1] if loads else (None, None)
-    return value if type(value) is bool or (type(value) is str and does.startswith("LOAD_FAST")) else None
-
-
 def parameters_of(module):
     """Those of the module itself."""
     return [p for p in (plain(module).get("_parameters") or {}).values() if p is not None]
@@ -1375,12 +1768,6 @@ def parameters_of(module):
 def matrices_of(module):
     """Those of the module itself: name, parameter."""
     return [(name, p) for name, p in (plain(module).get("_parameters") or {}).items() if p is not None and p.dim() > 1]
-
-
-def is_compiled(module):
-    """Whether torch.compile made it: nothing of its forward() runs in the interpreter."""
-    values = plain(module)
-    return values.get("_compiled_call_impl") is not None or "dynamo_ctx" in values
 
 
 def gradient_of(parameter):

@@ -1,0 +1,292 @@
+"""Functions, methods and updates that torch.compile compiled: passes, backward passes and updates that the interpreter's part reports. On the CPU.
+
+Prints a line for each program, and exits with 1 where a fact is missing, is too many or has other FLOP than PyTorch counts.
+"""
+
+import sys
+import warnings
+
+import torch
+from counts_child import BATCH, LENGTH, PASS_BEGIN, PASS_END, PASS_WORK, WIDTH, WORDS, Block, Causal, Model, facts, ids, listen
+from torch import nn
+from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+from torch.utils.flop_counter import FlopCounterMode
+
+BACKWARD_BEGIN, BACKWARD_END, UPDATE_BEGIN, UPDATE_END = 2, 3, 4, 5
+PASS, BACKWARD, UPDATE = [PASS_BEGIN, PASS_END], [BACKWARD_BEGIN, BACKWARD_END], [UPDATE_BEGIN, UPDATE_END]
+STEP = PASS + BACKWARD + UPDATE
+STEPS = 3
+
+
+def compiled(function, **more):
+    return torch.compile(function, backend="aot_eager", **more)
+
+
+def model_and_optimizer(kind=torch.optim.AdamW):
+    model = Model(lambda: Block(attention=Causal))
+    return model, kind(model.parameters(), lr=1e-3)
+
+
+def trained(loss, optimizer, update=None):
+    def step(x):
+        loss(x).backward()
+        (update or optimizer.step)()
+        optimizer.zero_grad()
+
+    return step
+
+
+def forward_of_an_object():
+    model, optimizer = model_and_optimizer()
+    model.forward = compiled(model.forward)
+    return trained(lambda x: model(x).sum(), optimizer)
+
+
+def forward_of_a_class():
+    class Decorated(Model):
+        forward = compiled(Model.forward)
+
+    model = Decorated(lambda: Block(attention=Causal))
+    return trained(lambda x: model(x).sum(), torch.optim.SGD(model.parameters(), lr=1e-3))
+
+
+def bound_forward():
+    model, optimizer = model_and_optimizer()
+    call = compiled(model.forward)
+    return trained(lambda x: call(x).sum(), optimizer)
+
+
+def forward_of_layers():
+    model, optimizer = model_and_optimizer()
+    for layer in model.layers:
+        layer.forward = compiled(layer.forward)
+    return trained(lambda x: model(x).sum(), optimizer)
+
+
+def model_as_an_argument():
+    model, optimizer = model_and_optimizer()
+    loss = compiled(lambda one, x: one(x).sum())
+    return trained(lambda x: loss(model, x), optimizer)
+
+
+def model_in_a_closure():
+    model, optimizer = model_and_optimizer()
+    return trained(compiled(lambda x: model(x).sum()), optimizer)
+
+
+def method_of_a_trainer():
+    class Trainer:
+        def __init__(self):
+            self.model, self.optimizer = model_and_optimizer()
+            self.criterion = nn.CrossEntropyLoss()
+            self.loss = compiled(self.loss)
+
+        def loss(self, x):
+            return self.criterion(self.model(x).flatten(0, 1), x.flatten())
+
+    trainer = Trainer()
+    return trained(trainer.loss, trainer.optimizer)
+
+
+def method_of_a_module():
+    class Whole(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.model = model_and_optimizer()[0]
+
+        def training_step(self, x):
+            return self.model(x).sum()
+
+    whole = Whole()
+    return trained(compiled(whole.training_step), torch.optim.SGD(whole.parameters(), lr=1e-3))
+
+
+def whole_step():
+    model, optimizer = model_and_optimizer(torch.optim.SGD)
+    return compiled(trained(lambda x: model(x).sum(), optimizer))
+
+
+def model_called_twice():
+    model, optimizer = model_and_optimizer()
+    return trained(compiled(lambda x: model(x).sum() + model(x).mean()), optimizer)
+
+
+def no_products():
+    """What holds none is no pass."""
+    (model, optimizer), other = model_and_optimizer(), Model()
+
+    @compiled
+    def mean(x):
+        with torch.no_grad():
+            for a, b in zip(other.parameters(), model.parameters(), strict=True):
+                a.lerp_(b, 0.1)
+        return x
+
+    @compiled
+    def norm():
+        return sum(p.grad.norm() for p in model.parameters() if p.grad is not None)
+
+    def update():
+        norm()
+        optimizer.step()
+        mean(torch.zeros(1))
+
+    return trained(lambda x: model(x).sum(), optimizer, update)
+
+
+def after_an_exception():
+    model, optimizer = model_and_optimizer()
+    loss = compiled(lambda x: model(x).sum())
+
+    def fails_first(x):
+        try:
+            loss(x.float())
+        except torch._dynamo.exc.TorchRuntimeError:
+            pass
+        return loss(x)
+
+    return trained(fails_first, optimizer)
+
+
+def compiled_optimizer():
+    model, optimizer = model_and_optimizer()
+    return trained(lambda x: model(x).sum(), optimizer, compiled(optimizer.step))
+
+
+def optimizer_in_a_function():
+    model, optimizer = model_and_optimizer()
+    schedule = torch.optim.lr_scheduler.StepLR(optimizer, 10)
+
+    def update():
+        optimizer.step()
+
+    update = compiled(update)
+    return trained(lambda x: model(x).sum(), optimizer, lambda: (update(), schedule.step()))
+
+
+def two_optimizers():
+    model = model_and_optimizer()[0]
+    first, second = torch.optim.SGD(model.layers.parameters(), lr=1e-3), torch.optim.SGD(model.head.parameters(), lr=1e-3)
+
+    def update():
+        first.step()
+        second.step()
+
+    return trained(lambda x: model(x).sum(), first, compiled(update))
+
+
+# What each step reports, and how often the model's FLOP.
+PROGRAMS = {
+    whole_step: (STEP, 1),  # before a module of this process was called
+    forward_of_an_object: (STEP, 1),
+    forward_of_a_class: (STEP, 1),
+    bound_forward: (STEP, 1),
+    forward_of_layers: (STEP, 1),
+    model_as_an_argument: (STEP, 1),
+    model_in_a_closure: (STEP, 1),
+    method_of_a_trainer: (STEP, 1),
+    method_of_a_module: (STEP, 1),
+    model_called_twice: (STEP, 2),
+    no_products: (STEP, 1),
+    after_an_exception: (STEP, 1),
+    compiled_optimizer: (STEP, 1),
+    optimizer_in_a_function: (STEP, 1),
+    two_optimizers: (STEP + UPDATE, 1),
+}
+
+
+class Multiplied(torch.autograd.Function):
+    @staticmethod
+    def forward(context, x, weight):
+        context.save_for_backward(x, weight)
+        return x @ weight
+
+    @staticmethod
+    def backward(context, gradient):
+        x, weight = context.saved_tensors
+        return gradient @ weight.t(), x.t() @ gradient
+
+
+class Operator(nn.Module):
+    def __init__(self, apply, *shape):
+        super().__init__()
+        self.apply_it, self.weight = apply, nn.Parameter(torch.randn(shape))
+
+    def forward(self, x):
+        return self.apply_it(x, self.weight)
+
+
+def flexible(mask):
+    def apply(x, weight):
+        states = (x @ weight).view(2, 128, 2, 8).transpose(1, 2)
+        return flex_attention(states, states, states, block_mask=mask)
+
+    return apply
+
+
+def mask_of(function):
+    return create_block_mask(function, None, None, 128, 128, device="cpu")
+
+
+PAIRS = 2 * 2 * 4 * 8  # FLOP of each: batch x heads x 4 x width
+LINEAR = 2 * 2 * 128 * 16 * 16
+# What is called with an argument and a weight, their shapes, FLOP forward and backward or, None, those that PyTorch counts; -1: not known.
+OPERATORS = {
+    "einsum": (lambda x, weight: torch.einsum("bik, kj -> bij", x, weight), (3, 5, 8), (8, 4), None),
+    "einsum of three": (lambda x, weight: torch.einsum("bik,kj,jl->bil", x, weight, weight), (3, 5, 8), (8, 8), -1),
+    "function of autograd": (Multiplied.apply, (5, 8), (8, 4), None),
+    "experts": (lambda x, weight: torch.bmm(x, weight), (3, 5, 8), (3, 8, 4), None),
+    "branches": (lambda x, weight: torch.cond(x.sum() > 0, lambda a: a @ weight, lambda a: a @ weight * 2, (x,)), (5, 8), (8, 8), -1),
+    "attention of all": (flexible(None), (2, 128, 16), (16, 16), LINEAR + PAIRS * 128 * 128),
+    "causal attention": (flexible(mask_of(lambda b, h, q, k: q >= k)), (2, 128, 16), (16, 16), LINEAR + PAIRS * 128 * 129 // 2),
+    "attention of a mask": (flexible(mask_of(lambda b, h, q, k: (q - k < 16) & (q >= k))), (2, 128, 16), (16, 16), -1),
+}
+
+
+def counts_operator(apply, of_argument, of_weight, wanted):
+    module, x = Operator(apply, *of_weight), torch.randn(of_argument, requires_grad=True)
+    train = wanted is None  # FlexAttention has no backward pass on the CPU, and what is not known is so forward
+    if train:
+        with FlopCounterMode(display=False) as forward:
+            result = module(x)
+        with FlopCounterMode(display=False) as backward:
+            result.sum().backward()
+        wanted = forward.get_total_flops(), backward.get_total_flops()
+    torch._dynamo.reset()
+    facts.clear()
+    run = compiled(module)
+    for _ in range(2):
+        with torch.set_grad_enabled(train):
+            result = run(x)
+        if train:
+            result.sum().backward()
+    found = [fact[4:] for fact in facts if fact[0] == PASS_WORK]
+    return found, (found == [wanted] if train else [flop[0] for flop in found] == [wanted])
+
+
+def main():
+    warnings.filterwarnings("ignore")
+    listen()
+    forward = 2 * BATCH * LENGTH * (3 * 12 * WIDTH * WIDTH + WIDTH * WORDS) + 3 * 4 * WIDTH * BATCH * LENGTH * (LENGTH + 1) // 2
+    wrong = 0
+    for program, (wanted, times) in PROGRAMS.items():
+        torch._dynamo.reset()
+        step = program()
+        facts.clear()
+        for _ in range(STEPS):
+            step(ids())
+        told = [fact[0] for fact in facts if fact[0] in STEP]
+        flop = [fact[4:] for fact in facts if fact[0] == PASS_WORK]
+        good = told == wanted * STEPS and flop == [(times * forward, 2 * times * forward)]
+        wrong += not good
+        print("ok  " if good else "FAIL", program.__name__.replace("_", " "), "" if good else f"{told}, {flop}, true {times} x {forward}, twice that")
+    for name, about in OPERATORS.items():
+        found, good = counts_operator(*about)
+        wrong += not good
+        print("ok  " if good else "FAIL", name, "" if good else f"{found}, true {about[3]}")
+    print(f"{len(PROGRAMS) + len(OPERATORS) - wrong} passed, {wrong} failed")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
