@@ -413,6 +413,9 @@ void WindowRows::summarize(const Rows& rows, WindowSummary& out) const {
     if (process) return;
     s.named_by = named_by_[region];
     s.nested = nested_[region];
+    if (!s.is_update() || s.flop_source != FlopSource::kLowerBound) return;
+    s.mfu_lower = std::nullopt;
+    s.flop_source = s.hfu ? FlopSource::kExecuted : FlopSource::kNone;
   };
   RegionRow total;
   std::uint32_t total_devices = 0, last_device = 0;

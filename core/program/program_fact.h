@@ -23,6 +23,7 @@ enum class FactKind : std::uint8_t {
   kNotReached,  ///< the backward pass that ends next computed no gradients of this module
   kMoreWork,    ///< gradients of gradients, of unknown FLOP; kBackward: in the backward pass that has begun
   kLayer,       ///< a layer of the pass begins, `model` 1 for the first; 0: the rest of the pass
+  kDropped,     ///< the result of a pass of this module, model and shape is gone: nothing computes its gradients
 };
 
 /// One fact. Facts of a thread nest, as its calls do. A plain value: it goes through a queue.
@@ -43,6 +44,10 @@ struct ProgramFact {
   InstanceId range = InstanceId::kNone;  ///< the innermost region that the thread's ranges have open
   TimeNs at = 0;
   ShapeWords shape;  ///< of a pass
+
+  [[nodiscard]] bool is_like(const ProgramFact& pass) const noexcept {
+    return subject == pass.subject && model == pass.model && shape.value == pass.shape.value;
+  }
 };
 
 }  // namespace mfu

@@ -269,6 +269,11 @@ void ProgramSteps::follow(const ProgramFact& fact, Answer trains) {
   } else if (fact.kind == FactKind::kMoreWork) {
     mark(ProgramMark::Kind::kWork,
          (fact.mode & ProgramFact::kBackward) != 0 ? ProgramRegion::kBackward : ProgramRegion::kForward, fact);
+  } else if (fact.kind == FactKind::kDropped) {
+    const auto pass = std::ranges::find_if(trained_passes_, [&](const ProgramFact& f) { return f.is_like(fact); });
+    if (pass == trained_passes_.end()) return;
+    trained_passes_.erase(pass);
+    mark(ProgramMark::Kind::kWork, ProgramRegion::kForward, fact);
   } else if (fact.kind == FactKind::kUpdateBegin) {
     update_ = fact;
   } else if (ends(fact.kind)) {

@@ -27,6 +27,10 @@ void RangePasses::add(const ProgramFact& fact) {
     case FactKind::kNotReached:
       not_reached_.insert(fact.subject);
       return;
+    case FactKind::kDropped:
+      for (auto pass = untrained_.begin(); pass != untrained_.end(); ++pass)
+        if (pass->is_like(fact)) return (void)untrained_.erase(pass);
+      return;
     case FactKind::kMoreWork:
       return find(fact, ProgramRegion::kForward, fact.range);
     case FactKind::kUpdateEnd:

@@ -293,6 +293,8 @@ struct RegionSummary : RegionCounts, RegionLatency, RegionWork {
   std::optional<GemmLoss> gemm_loss;                     ///< sums to lost[kMatmul]; none where nothing can be split
   std::vector<TopKernel> top_kernels;
   NamedBy named_by = NamedBy::kNobody;
+  /// An update of the weights: its products, as Muon's, are no model FLOP. A range of that name may be anything.
+  bool is_update() const { return region == "optimizer" && named_by != NamedBy::kRange; }
   std::optional<Detected> detected;  ///< where the detector did, or tried to
   /// Key of a shape (`batch`, `seq_len`, ...) and who said it: `range`, `given` (the config), `cached` (the last prompt
   /// and the decode steps since), `detected` (read from kernels). Where instances differ, the least trusted.

@@ -16,7 +16,7 @@ post, tell, refused, guard, at_end, asked, layers = (
 
 # FactKind
 PASS_BEGIN, PASS_END, BACKWARD_BEGIN, BACKWARD_END, UPDATE_BEGIN, UPDATE_END, MADE, GONE, FETCH = range(9)
-PASS_WORK, NOT_REACHED, MORE_WORK, LAYER = 9, 10, 11, 12
+PASS_WORK, NOT_REACHED, MORE_WORK, LAYER, DROPPED = 9, 10, 11, 12, 13
 GRADIENTS, TRAINING, TRAINABLE, CACHE, REPLAYED = 1, 2, 4, 8, 16  # ProgramFact
 OF_BACKWARD = 1
 BEGINS, ENDS = (PASS_BEGIN, BACKWARD_BEGIN, UPDATE_BEGIN), (PASS_END, BACKWARD_END, UPDATE_END)
@@ -35,6 +35,7 @@ MOST_CODES = 512
 MOST_LAYERS = 256
 MOST_REFS = 4096  # weak ones: dead ones are dropped where there are so many
 MOST_IN_GRAPH = 256  # facts
+MOST_RESULTS, MOST_IN_RESULT = 256, 64  # that wait for a backward pass; values in one
 PROBES = 8  # parameters of a module whose gradients are looked at, where several modules are trained
 # Of the functions that torch.compile may trace: products, with the place of their first matrix, and others that hold some.
 PRODUCTS = {"linear": 0, "matmul": 0, "mm": 0, "bmm": 0, "addmm": 1, "baddbmm": 1, "conv1d": 0, "conv2d": 0, "conv3d": 0}
@@ -67,6 +68,12 @@ def method(self):
 
 
 METHOD, FUNCTION = type(method.__get__(0)), type(method)
+
+
+class Mark:
+    """Lies with an autograd node as long as that lives."""
+
+    __slots__ = ("__weakref__",)
 
 
 class Watched:
@@ -627,6 +634,7 @@ class Watch:
         self.capture = None  # (thread, facts) while a graph is made
         # Modules: weak; what their gradients were before a pass; the same of a pass that a backward pass has left out.
         self.trained, self.probed, self.passed = {}, {}, {}
+        self.results = {}  # of passes that no backward pass has followed: weak
         self.backward_on, self.again = None, False  # the thread that waits for a backward pass; gradients have gradients
         # While no optimizer was seen: the module whose gradients are zeroed; whether there are some; whether they are in use.
         self.optimizers, self.updated, self.computed, self.updates = False, 0, False, False
@@ -657,14 +665,14 @@ class Watch:
         self.watch(code_of(own(optimizer, "__init__")), self.made, None, False)
         self.watch(code_of(own(torch.nn.Module, "zero_grad")), self.zeroes, None, False)
         self.watch(code_of(attribute("torch.autograd", "backward")), self.backward, self.leave)
-        self.watch(code_of(attribute("torch.autograd", "grad")), self.gradients, None, False)
+        self.watch(code_of(attribute("torch.autograd", "grad")), self.gradients_alone, self.leave)
         loader = attribute("torch.utils.data.dataloader", "_BaseDataLoaderIter")
         self.watch(code_of(own(loader, "__next__")), self.fetch, None, False)
         graph = attribute("torch.cuda.graphs", "CUDAGraph")
         self.watch(code_of(own(graph, "capture_begin")), None, self.capture_begins, False)
         self.watch(code_of(own(graph, "capture_end")), self.capture_ends, None, False)
         self.watch(code_of(own(graph, "replay")), self.replay, self.leave)
-        self.watch(code_of(plain(torch).get("compile")), None, lambda frame, called: self.find_engines(), False)
+        self.watch(code_of(plain(torch).get("compile")), None, lambda frame, called, value: self.find_engines(), False)
         self.find_engines()
         self.call = found[1]
         if not any(found):
@@ -729,7 +737,7 @@ class Watch:
             if self.measuring is not None:
                 self.measure(sys._getframe(1), value)
             if watched.end is not None:
-                watched.end(sys._getframe(1), watched)
+                watched.end(sys._getframe(1), watched, value)
         except Exception as fault:
             self.fail(fault)
 
@@ -835,12 +843,12 @@ class Watch:
         stack.append((called, end, subject))
         return len(stack) == 1
 
-    def leave_call(self, frame, called):
+    def leave_call(self, frame, called, value=None):
         """Modules inside of the one that began are called by the same code."""
         if self.stack() and self.stack()[-1][::2] == (called, id(receiver(frame))):
-            self.leave(frame, called)
+            self.leave(frame, called, value)
 
-    def leave(self, frame, watched):
+    def leave(self, frame, watched, value=None):
         stack = self.stack()
         if stack and stack[-1][0] is not watched and not any(entry[0] is watched for entry in stack):
             return
@@ -848,6 +856,8 @@ class Watch:
             entry = stack.pop()
             self.end(entry)
             if entry[0] is watched:
+                if entry[1] == PASS_END and value is not None:
+                    self.wait_for_gradients(value)
                 return
 
     def end(self, entry, failed=False):
@@ -962,6 +972,8 @@ class Watch:
         elif self.updated and not self.stack()[:-1]:  # before an evaluation
             self.end_update()
         self.say(PASS_BEGIN, mode, subject, model, batch, seq_len, context, tokens)
+        trains = GRADIENTS | TRAINING | TRAINABLE
+        self.local.begun = (mode, subject, model, batch, seq_len, context, tokens) if mode & trains == trains else None
         if self.layers is not None:
             self.layers.pass_begins(module)
 
@@ -993,10 +1005,10 @@ class Watch:
         elif known is None:
             self.know_function(frame, False)
 
-    def function_ends(self, frame, called):
+    def function_ends(self, frame, called, value=None):
         if getattr(self.local, "function", 0) == id(frame):
             self.local.function = 0
-            self.leave(frame, called)
+            self.leave(frame, called, value)
         elif self.waits() == id(frame):
             self.know_function(frame, False)
 
@@ -1026,6 +1038,38 @@ class Watch:
         elif traced is not None and (traced.products or traced.attention):
             self.know_function(frame, True)
             self.function_begins(frame, self.wrapper)
+
+    def wait_for_gradients(self, result):
+        """Of a pass. Where all of its result is gone before a backward pass begins, none has computed its gradients: what
+        lies with the autograd nodes of the result goes with them."""
+        begun, self.local.begun = getattr(self.local, "begun", None), None
+        if begun is None or self.capture is not None:
+            return
+        with self.quiet():
+            nodes = self.nodes_of(result)
+            if not nodes or len(self.results) >= MOST_RESULTS:
+                return
+            mark = Mark()
+            for node in nodes:
+                node.metadata["mfuinject"] = mark
+        number = id(mark)
+        self.results[number] = self.ref(mark, guard(lambda reference: self.is_dropped(number, begun)))
+
+    def is_dropped(self, number, begun):
+        if self.results.pop(number, None) is not None and not self.stopped:
+            self.say(DROPPED, *begun)
+
+    def nodes_of(self, result):
+        found, waiting = [], [result]
+        for one in waiting:
+            if self.is_tensor(one):
+                if one.grad_fn is not None:
+                    found.append(one.grad_fn)
+            elif len(waiting) < MOST_IN_RESULT:
+                for kind, values in ((tuple, tuple.__iter__), (list, list.__iter__), (dict, dict.values)):
+                    if issubclass(type(one), kind):
+                        waiting += values(one)
+        return found
 
     def learn_again(self):
         self.left = max(self.left, RELEARN)
@@ -1228,7 +1272,7 @@ class Watch:
             except Exception:  # nodes that are not known
                 self.local.traced = None
 
-    def compiled_part(self, frame, called):
+    def compiled_part(self, frame, called, value=None):
         traced, self.local.traced = getattr(self.local, "traced", None), None
         made = maker(frame.f_locals.get("compiled_fn"))
         if traced is not None and type(made).__weakrefoffset__:
@@ -1265,7 +1309,7 @@ class Watch:
                 self.local.part = id(frame)
                 self.update_begins(frame, called, one())
 
-    def part_ran(self, frame, called):
+    def part_ran(self, frame, called, value=None):
         if getattr(self.local, "part", 0) == id(frame):
             self.local.part = 0
             self.leave(frame, called)
@@ -1309,6 +1353,19 @@ class Watch:
             self.say(MORE_WORK, 0, 0, 0, 1)
             self.again = True
 
+    def gradients_alone(self, frame, called):
+        """torch.autograd.grad(): of parameters, which an optimizer gets then, it is a backward pass. Of other tensors, as a
+        picture that is attacked, it is work of unknown FLOP."""
+        inputs, again = frame.f_locals.get("inputs"), frame.f_locals.get("create_graph") is True
+        given = inputs if type(inputs) in (tuple, list) else ()
+        trains = type(inputs).__name__ == "generator" or any(issubclass(type(one), self.torch.nn.Parameter) for one in given)
+        if again or self.stack() or not self.optimizers:
+            self.gradients(frame, called)
+        elif trains:
+            self.backward(frame, called)
+        elif self.results:
+            self.say(MORE_WORK, 0, 0, 0, 1)
+
     def backward(self, frame, called):
         self.gradients(frame, called)
         stack = self.stack()
@@ -1320,6 +1377,7 @@ class Watch:
         if stack and stack[-1][0] is self.wrapper:  # a function with the whole step in it
             self.local.function = 0
             self.end(stack.pop())
+        self.results.clear()
         self.enter(frame, called, BACKWARD_END)
         self.backward_on = thread
         if self.passes == self.passes_before:  # nothing that was seen computed what this is the gradient of
@@ -1420,7 +1478,7 @@ class Watch:
 
     # --- graphs -----------------------------------------------------------------------------------------------------
 
-    def capture_begins(self, frame, called):
+    def capture_begins(self, frame, called, value=None):
         """What is called while a graph is made happens in each of its replays, and not now."""
         self.capture = None if self.stack() else (self.ident(), [])
 
@@ -1525,12 +1583,12 @@ class Watch:
         self.engine_pass(runner, runner.model_config.hf_config, ranks, *sums)
         self.local.vllm = id(runner)
 
-    def vllm_launched(self, frame, called):
+    def vllm_launched(self, frame, called, value=None):
         self.leave(frame, called)
         if getattr(receiver(frame), "execute_model_state", 0) is None:  # nothing is left to sample
             self.vllm_sampled(frame, called)
 
-    def vllm_sampled(self, frame, called):
+    def vllm_sampled(self, frame, called, value=None):
         runner, self.local.vllm = getattr(self.local, "vllm", None), None
         if runner is not None:
             self.say(PASS_END, 0, runner, 0)
@@ -1693,7 +1751,7 @@ def module_of(function, values, torch):
     code = code_of(function)
     if code is None:
         return None, False
-    if issubclass(type(first), torch.nn.Module) and code_of(own(first, "forward")) is code:
+    if issubclass(type(first), torch.nn.Module) and code in (code_of(own(first, name)) for name in ("forward", "__call__")):
         return first, True
     if issubclass(type(owner), torch.nn.Module):
         return owner, False

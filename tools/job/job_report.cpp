@@ -128,7 +128,7 @@ JobFacts add_up_processes(Job& job) {
 }
 
 std::string why_no_mfu(const Job& job, const JobFacts& facts, const std::string& region, const RegionSummary& s) {
-  if (region == "optimizer" && s.named_by != NamedBy::kRange) return "an update of the weights is no model FLOP";
+  if (s.is_update()) return "an update of the weights is no model FLOP";
   if (!facts.any_model)
     return job.trace ? "no model config: --config says what the model computes"
                      : "the run had no model config (MFU_MODEL_CONFIG)";

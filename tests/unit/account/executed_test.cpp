@@ -65,7 +65,7 @@ class Executed : public testing::Test {
     slot.region = opening.region;
     slot.rule = opening.rule;
     slot.shape = opening.shape;
-    ledger_->open(slot, made_.at);
+    ledger_->open(slot, made_.at, work_);
     // The CPU is ahead: the range is over before the work is.
     ledger_->close(slot, made_.at + 10, 0);
     owner_ = slot.id;
@@ -103,6 +103,7 @@ class Executed : public testing::Test {
   InstanceId owner_ = InstanceId::kNone;
   std::uint32_t ids_ = 0;
   InstanceKind kind_ = InstanceKind::kThread;
+  const DetectedWork* work_ = nullptr;
 };
 
 TEST_F(Executed, AStepWithoutAShapeIsCountedExactlyByItsProducts) {
@@ -216,6 +217,23 @@ TEST_F(Executed, WithoutAConfigHfuAndABound) {
 }
 
 /// Queries, keys, heads and their width are in names and grids; where they are not for sure, attention is not seen.
+/// Muon multiplies matrices. A range of that name may hold anything.
+TEST_F(Executed, ProductsOfAnUpdateAreNoModelFlop) {
+  DetectedWork reported;
+  reported.by_interpreter = true;
+  for (const bool interpreter : {true, false}) {
+    start(R"({"workload": {"phase": "train"}, "regions": [{"region": "optimizer", "match": "optimizer"}]})");
+    made_.attention = MadeTransformer::Attention::kBatched;
+    kind_ = interpreter ? InstanceKind::kDetected : InstanceKind::kThread;
+    work_ = interpreter ? &reported : nullptr;
+    in_range("optimizer", [&] { made_.step(4, 256); });
+    const RegionSummary r = finish("optimizer");
+    ASSERT_TRUE(r.hfu);
+    EXPECT_EQ(r.mfu_lower.has_value(), !interpreter);
+    EXPECT_EQ(r.flop_source, interpreter ? FlopSource::kExecuted : FlopSource::kLowerBound);
+  }
+}
+
 TEST_F(Executed, WithoutAConfigAttentionIsCountedByItsGrids) {
   for (const bool causal : {true, false}) {
     for (const std::uint64_t seq : {256, 250}) {  // 250 is no whole number of blocks: rows / sequences

@@ -441,6 +441,11 @@ TEST_F(ProgramRegionsTest, EachPassInARangeIsTrainedByTheBackwardPassThatReaches
           if (left[module]) waiting[module] = 0;
           left[module] = false;
           if (trains) ++waiting[module];
+          if (trains && one_in(4)) {
+            report(FactKind::kDropped, module, kTrain,
+                   ProgramRegions::kFirstCounted + static_cast<std::uint32_t>(module));
+            --waiting[module];
+          }
         } else {
           report(FactKind::kBackwardBegin);
           for (std::uint64_t reached = 1; reached <= 3; ++reached) {

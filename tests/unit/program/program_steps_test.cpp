@@ -369,6 +369,29 @@ TEST(ProgramSteps, APassThatABackwardPassLeavesOutWaitsForAnother) {
   EXPECT_EQ(p.count(Kind::kWork, Region::kBackward), 40u);
 }
 
+/// A batch with a loss that is no number is left out, and a second pass of the model that is trained chooses actions.
+TEST(ProgramSteps, APassWhoseResultIsGoneRanForwardOnly) {
+  Program p;
+  for (int i = 0; i < 10; ++i) {
+    const bool left_out = i % 5 == 4;
+    if (left_out) {
+      p.pass(1, kTrain);
+      p.report(FactKind::kDropped, 1, kTrain);
+    }
+    p.pass(1, kTrain, 16);
+    p.report(FactKind::kDropped, 1, kTrain, 2, 32);  // of another length: none is waiting
+    p.pass(1, kTrain);
+    p.report(FactKind::kDropped, 1, kTrain, 2, 16);
+    p.backward();
+    p.update(50);
+  }
+  p.expect_well_formed();
+  EXPECT_EQ(p.spans().size(), 10u);
+  EXPECT_EQ(p.count(Kind::kWork, Region::kStep), 10u);
+  EXPECT_EQ(p.count(Kind::kWork, Region::kForward), 12u);
+  EXPECT_EQ(p.count(Kind::kWork, Region::kBackward), 10u);
+}
+
 TEST(ProgramSteps, WhereNoBackwardPassIsReportedPassesAreTrainedAllTheSame) {
   Program p;
   for (int i = 0; i < 5; ++i) {

@@ -1,0 +1,148 @@
+"""Passes whose results are thrown away, and gradients without backward(): the facts that the interpreter's part reports. On the CPU.
+
+Prints a line for each program, and exits with 1 where a fact is missing or is too many.
+"""
+
+import dataclasses
+import sys
+
+import torch
+from counts_child import PASS_BEGIN, facts, listen
+from torch import nn
+
+BACKWARD, UPDATE, MORE_WORK, DROPPED = 2, 4, 11, 13  # where they begin
+WIDTH, STEPS = 8, 4
+PASS, STEP = [PASS_BEGIN], [PASS_BEGIN, BACKWARD, UPDATE]
+
+
+@dataclasses.dataclass
+class Output:
+    states: torch.Tensor
+
+
+class Model(nn.Module):
+    """Returns what it computes within `made`."""
+
+    def __init__(self, made=lambda x: x):
+        super().__init__()
+        self.layer, self.made = nn.Linear(WIDTH, WIDTH), made
+
+    def forward(self, x):
+        return self.made(self.layer(x))
+
+
+def batch():
+    return torch.randn(4, WIDTH)
+
+
+def trained(model, loss_of=lambda result: result.sum(), before=lambda i: None):
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    for i in range(STEPS):
+        before(i)
+        loss = loss_of(model(batch()))
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+def kept():
+    trained(Model())
+
+
+def kept_in_a_dictionary():
+    trained(Model(lambda x: {"states": [x], "more": None}), lambda result: result["states"][0].sum())
+
+
+def kept_in_another_class():
+    trained(Model(Output), lambda result: result.states.sum())
+
+
+def second_result_alone():
+    trained(Model(lambda x: (x.mean(), x * 2)), lambda result: result[1].sum())
+
+
+def left_out():
+    model = Model()
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    for i in range(2 * STEPS):
+        loss = model(batch()).sum()
+        if i % 2 == 0:
+            continue
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+def actions():
+    """The best action by the model that is trained, as double Q-learning chooses it."""
+    model = Model()
+    trained(model, before=lambda i: model(batch()).argmax(-1))
+
+
+def target():
+    """A target by another model, whose gradients nothing stops."""
+    other = Model()
+    trained(Model(), before=lambda i: other(batch()).detach())
+
+
+def accumulated():
+    """Both results are waited for."""
+    model = Model()
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    for _ in range(STEPS):
+        (model(batch()).sum() + model(batch()).mean()).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+def gradients_alone():
+    model = Model()
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    for i in range(STEPS):
+        given = model.parameters() if i % 2 else list(model.parameters())
+        for parameter, gradient in zip(model.parameters(), torch.autograd.grad(model(batch()).sum(), given), strict=True):
+            parameter.grad = gradient
+        optimizer.step()
+
+
+def gradients_of_a_picture():
+    """What an attack computes is no backward pass of a step, and how many FLOP it has is not known."""
+
+    def attack(_):
+        x = batch().requires_grad_()
+        torch.autograd.grad(model(x).sum(), x)
+
+    model = Model()
+    trained(model, before=attack)
+
+
+PROGRAMS = {
+    kept: STEP,
+    kept_in_a_dictionary: STEP,
+    kept_in_another_class: STEP,
+    second_result_alone: STEP,
+    left_out: PASS + PASS + [DROPPED, BACKWARD, UPDATE],
+    actions: PASS + [DROPPED] + STEP,
+    target: PASS + [DROPPED] + STEP,
+    accumulated: PASS + STEP,
+    gradients_alone: STEP,
+    gradients_of_a_picture: PASS + [MORE_WORK, DROPPED] + STEP,
+}
+
+
+def main():
+    listen()
+    wrong = 0
+    for program, wanted in PROGRAMS.items():
+        facts.clear()
+        program()
+        found = [fact[0] for fact in facts if fact[0] in (*STEP, MORE_WORK, DROPPED)]
+        good = found == wanted * STEPS
+        wrong += not good
+        print("ok  " if good else f"FAIL {found}, wanted {wanted * STEPS}", program.__name__.replace("_", " "))
+    print(f"{len(PROGRAMS) - wrong} passed, {wrong} failed")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
