@@ -20,7 +20,7 @@
 
 namespace mfu {
 
-extern const char kWatchSource[];  ///< watch.py
+extern const char kWatchSource[];  ///< objects.py, flop.py and watch.py
 
 namespace {
 

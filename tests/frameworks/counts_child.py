@@ -18,7 +18,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.checkpoint import checkpoint
 from torch.utils.flop_counter import FlopCounterMode
 
-WATCH = pathlib.Path(__file__).parents[2] / "injection/interpreter/watch.py"
+PARTS = [pathlib.Path(__file__).parents[2] / "injection/interpreter" / f"{part}.py" for part in ("objects", "flop", "watch")]
 PASS_BEGIN, PASS_END, PASS_WORK = 0, 1, 9
 WIDTH, HEADS, WORDS, BATCH, LENGTH = 32, 4, 100, 2, 16
 facts = []
@@ -28,7 +28,7 @@ def listen():
     functions = {"post": lambda *fact: facts.append(fact), "tell": lambda *words: None}
     functions |= {"refused": lambda model: None, "guard": lambda function: function, "layers": False}
     functions |= {"at_end": lambda number: lambda reference: None, "asked": lambda: 0}
-    exec(compile(WATCH.read_text(), "<mfuinject>", "exec"), functions)  # as the library does
+    exec(compile("".join(part.read_text() for part in PARTS), "<mfuinject>", "exec"), functions)  # as the library does
 
 
 class Attention(nn.Module):

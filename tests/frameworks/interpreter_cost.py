@@ -13,7 +13,7 @@ import time
 
 import torch
 
-WATCH = pathlib.Path(__file__).parents[2] / "injection/interpreter/watch.py"
+PARTS = [pathlib.Path(__file__).parents[2] / "injection/interpreter" / f"{part}.py" for part in ("objects", "flop", "watch")]
 PAIRS = 60
 
 
@@ -62,7 +62,7 @@ def main():
     functions = {"post": lambda *fact: None, "tell": lambda *words: None, "refused": lambda model: None}
     functions |= {"asked": lambda: 0, "layers": False}
     functions |= {"guard": lambda function: function, "at_end": lambda number: lambda reference: None}
-    exec(compile(WATCH.read_text(), "<mfuinject>", "exec"), functions)  # as the library does
+    exec(compile("".join(part.read_text() for part in PARTS), "<mfuinject>", "exec"), functions)  # as the library does
     sys.monitoring.set_local_events = watch_events
     tool = next(tool for tool in (3, 4) if sys.monitoring.get_tool(tool) == "mfuinject")
     model, ids = Model(), torch.zeros(2, 4, dtype=torch.long)

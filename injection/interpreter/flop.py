@@ -1,0 +1,525 @@
+"""FLOP of the matrix products and the attention of one pass: of what runs in the interpreter, and of what torch.compile traced.
+The second part of the library's string.
+"""
+
+import sys
+
+if sys is None:  # for linters alone
+    from objects import (
+        NOTHING,
+        arguments,
+        elements,
+        every_module,
+        expression,
+        kinds_of_module,
+        local,
+        matrices_of,
+        own,
+        plain,
+        receiver,
+        sizes_of,
+        weight_shape,
+        whole,
+    )
+
+asked = globals()["asked"]  # put there by interpreter.cpp
+
+# Of the functions that torch.compile may trace: products, with the place of their first matrix, and others that hold some.
+PRODUCTS = {"linear": 0, "matmul": 0, "mm": 0, "bmm": 0, "addmm": 1, "baddbmm": 1, "conv1d": 0, "conv2d": 0, "conv3d": 0}
+PRODUCTS.update({"conv_transpose1d": 0, "conv_transpose2d": 0, "conv_transpose3d": 0, "einsum": 1})
+PRODUCTS.update({"_scaled_mm": 0, "_grouped_mm": 0, "grouped_mm": 0})
+OTHER_PRODUCTS = ("tensordot", "addbmm", "multi_dot", "bilinear", "lstm", "gru")
+INSIDE = ("tag_activation_checkpoint", "wrap_activation_checkpoint", "wrap", "invoke_subgraph")  # of a part of the graph
+MOST_UNSEEN = 0.05  # of a model's matrices, by elements: above it, its FLOP are not known
+ATTENTION = "scaled_dot_product_attention"
+
+
+class Traced:
+    """The matrix products and the attention of a part of the program that torch.compile traced. A size is a number or, where
+    it may differ from call to call, an expression of symbols; each call's arguments say what those are."""
+
+    def __init__(self, module, optimizers):
+        self.optimizers = [*optimizers]  # weak: those that it updates with
+        self.products = []  # sizes whose product they are, how often forward and backward, arguments that they are made of
+        self.attention = []  # sizes of the query with its tokens last, tokens of the key, causal, gradients
+        self.symbols = []  # argument, dimension or None, symbol
+        self.whole = True
+        inputs = [node for node in module.graph.nodes if node.op == "placeholder"]
+        for place, node in enumerate(inputs):
+            self.add_symbols(place, node.meta["example_value"])
+        self.add_nodes(module, [frozenset((place,)) for place in range(len(inputs))])
+        self.weights = frozenset().union(*(made_of for *_, made_of in self.products))  # arguments
+
+    def add_symbols(self, place, example):
+        shape = getattr(example, "shape", None)
+        for dim, size in ((None, example),) if shape is None else enumerate(shape):
+            if type(size) is not int and hasattr(size, "node"):
+                self.symbols.append((place, dim, expression(size)))
+
+    def add_nodes(self, module, given, forward=1, backward=True):
+        """`given`: for each input the arguments that it is, or is made of."""
+        given, made_of = iter(given), {}
+        for node in module.graph.nodes:
+            inputs = node.all_input_nodes
+            if node.op == "placeholder":
+                made_of[node.name] = next(given, frozenset())
+            elif any(kind.__name__ == "HigherOrderOperator" for kind in type(node.target).__mro__):
+                self.add_inner(node, plain(module)["_modules"], made_of)
+            elif node.op.startswith("call") and self.add_node(node, made_of, forward, backward):
+                continue
+            elif len(inputs) == 1:
+                made_of[node.name] = made_of.get(inputs[0].name, frozenset())
+
+    def add_inner(self, node, graphs, made_of):
+        """An operator around further graphs."""
+        inside = [graphs[one.target] for one in node.all_input_nodes if one.op == "get_attr" and one.target in graphs]
+        given = [made_of.get(one.name, frozenset()) for one in node.all_input_nodes if one.op != "get_attr"]
+        if node.target.__name__ in INSIDE:
+            self.add_nodes(inside[0], given)
+        elif node.target.__name__ == "autograd_function_apply":  # its backward pass is written down
+            self.add_nodes(inside[0], given, backward=False)
+            self.add_nodes(inside[1], (), forward=0)
+        elif node.target.__name__ == "flex_attention":
+            query, key = (local(one.meta["example_value"]) for one in node.args[:2])
+            causal = is_causal_mask(inside[-1])
+            self.whole = self.whole and causal is not None
+            self.attend(query, key, causal)
+        elif any(one.op.startswith("call") and product_of(one) for graph in inside for one in graph.graph.nodes):
+            self.whole = False  # which of them run is not known
+
+    def add_node(self, node, made_of, forward, backward):
+        """\return it is a product, or attention"""
+        name, values = getattr(node.target, "__name__", node.target), node.args
+        first = PRODUCTS.get(name)
+        if name == ATTENTION:
+            given = {**dict(zip(("query", "key", "value", "attn_mask", "dropout_p", "is_causal"), values)), **node.kwargs}
+            query, key = (local(given[one].meta["example_value"]) for one in ("query", "key"))
+            self.attend(query, key, given.get("is_causal") is True)
+        elif first is not None:
+            given, weight = (one.meta["example_value"] for one in values[first : first + 2])
+            of_given, of_weight, out = map(local, (given, weight, node.meta["example_value"]))
+            if name.startswith("conv"):
+                sizes = sizes_of(of_given if "transpose" in name else out) + sizes_of(of_weight)[1:]
+            elif name == "einsum":
+                sizes = sizes_of_einsum(*values, of_given, of_weight)
+            elif "grouped" in name and of_weight.dim() != 3:
+                sizes = [-1]
+            else:
+                sizes = [*sizes_of(out), expression(of_given.shape[-1])]
+            weights = frozenset().union(*(made_of.get(one.name, frozenset()) for one in node.all_input_nodes))
+            gradients = (weight.requires_grad is True) + (given.requires_grad is True) if forward else 1
+            self.products.append((sizes, forward, gradients if backward else 0, weights))
+        else:
+            self.whole = self.whole and not product_of(node)
+            return False
+        return True
+
+    def attend(self, query, key, causal):
+        *batch, tokens, width = sizes_of(query)
+        self.attention.append(([*batch, width, tokens], expression(key.shape[-2]), causal is True, query.requires_grad))
+
+    def values(self, given):
+        """A function of a size: its value in a call with these arguments, -1 where they do not say it."""
+        known, numbers = {}, sys.modules["sympy"].Integer if self.symbols else None
+        for place, dim, symbol in self.symbols:
+            value = given[place] if dim is None else given[place].shape[dim]
+            if type(value) is int:
+                known[symbol] = numbers(value)
+
+        def value_of(size):
+            if type(size) is int:
+                return size
+            found = size.xreplace(known) if hasattr(size, "xreplace") else None
+            return int(found) if getattr(found, "is_Integer", False) else -1
+
+        return value_of
+
+
+class Unseen:
+    """A value that a call computes. `shape`: of the only tensor that it is made of."""
+
+    __slots__ = ("shape",)
+
+    def __init__(self, *given):
+        shapes = [shape_of(one) for one in given]
+        shapes = [shape for shape in shapes if shape is not None]
+        self.shape = shapes[0] if len(shapes) == 1 else None
+
+
+class Moved:
+    """A tensor with its dimensions in another order."""
+
+    __slots__ = ("shape", "requires_grad")
+
+    def __init__(self, tensor, first, second):
+        shape = shape_of(tensor)
+        self.shape, self.requires_grad = [*shape], tensor.requires_grad
+        self.shape[first], self.shape[second] = shape[second], shape[first]
+
+
+class Call:
+    """A call of a builtin function, of whose arguments CPython shows the first one: the others are followed through the
+    instructions before it."""
+
+    SAME = ("contiguous", "to", "type_as", "float", "half", "bfloat16", "clone", "detach", "cuda", "type")  # shapes
+
+    def __init__(self, instructions, call, effect):
+        self.instructions, self.call, self.effect = instructions, call, effect
+
+    @classmethod
+    def at(cls, code, offset):
+        """\return None: its arguments cannot be followed"""
+        dis = sys.modules.get("dis")
+        found, call, otherwise = [], None, 0
+        for one in dis.get_instructions(code) if dis is not None else ():
+            if one.offset == offset:
+                call = one
+                break
+            if one.offset >= otherwise:  # of two branches of an expression, the first
+                found.append(one)
+                if one.opname == "JUMP_FORWARD" and one.argval <= offset:
+                    otherwise = one.argval
+        if call is None:
+            return None
+        # It begins where the stack has grown by what the call takes.
+        wanted = 3 + (call.arg & 1) if call.opname == "CALL_FUNCTION_EX" else call.arg + 2 + (call.opname == "CALL_KW")
+        for place in range(len(found) - 1, -1, -1):
+            one = found[place]
+            wanted -= dis.stack_effect(one.opcode, one.arg, jump=False)
+            if wanted == 0:
+                return cls(found[place:], call, dis.stack_effect)
+        return None
+
+    def passed(self, frame, names):
+        """Arguments by their name."""
+        stack, values, keywords = [], frame.f_locals, ()
+        for one in self.instructions:
+            does, value = one.opname, one.argval
+            if does.startswith("LOAD_FAST") or does == "LOAD_DEREF":
+                stack += [values.get(name, Unseen()) for name in (value if type(value) is tuple else (value,))]
+            elif does == "LOAD_GLOBAL":
+                stack += [None, frame.f_globals.get(value)][1 - (one.arg & 1) :]
+            elif does in ("LOAD_CONST", "LOAD_SMALL_INT"):
+                stack.append(value)
+            elif does == "LOAD_ATTR":
+                thing = stack.pop()
+                stack += [(thing, value), None] if one.arg & 1 else [attribute_of(thing, value)]
+            elif does == "KW_NAMES":
+                keywords = value
+            elif does == "CALL":
+                given = [stack.pop() for _ in range(value)][::-1]
+                stack[-2:] = [self.result(stack[-2], given)]
+                keywords = ()
+            elif does in ("BUILD_TUPLE", "BUILD_LIST"):
+                stack.append([stack.pop() for _ in range(value)][::-1])
+            elif does == "LIST_EXTEND" and type(stack[-1]) in (tuple, list) and type(stack[-1 - value]) is list:
+                rest = stack.pop()
+                stack[-1] = [*stack[-1], *rest]
+            elif does == "BUILD_MAP":
+                pairs = [stack.pop() for _ in range(2 * value)][::-1]
+                stack.append(dict(zip(pairs[::2], pairs[1::2])) if all(type(name) is str for name in pairs[::2]) else Unseen())
+            elif does == "BUILD_CONST_KEY_MAP":
+                keys = stack.pop()
+                stack.append(dict(zip(keys, [stack.pop() for _ in range(value)][::-1])))
+            elif does == "DICT_MERGE" and type(stack[-1]) is dict and type(stack[-2]) is dict:
+                rest = stack.pop()
+                stack[-1] = {**stack[-1], **rest}
+            elif does == "POP_TOP" or does.startswith("POP_JUMP"):
+                stack.pop()
+            elif does == "COPY":
+                stack.append(stack[-value])
+            elif does == "IS_OP" and Unseen not in (type(stack[-1]), type(stack[-2])):
+                one = stack.pop()
+                stack[-1] = (stack[-1] is one) != bool(value)
+            elif does == "BINARY_SUBSCR" and type(stack[-2]) in (tuple, list) and type(stack[-1]) is int:
+                place = stack.pop()
+                stack[-1] = stack[-1][place]
+            elif does != "CALL_INTRINSIC_1":  # makes a tuple of a list
+                size = len(stack) + self.effect(one.opcode, one.arg, jump=False)
+                made = Unseen(*stack[max(0, size - 1) :])
+                del stack[max(0, size - 1) :]
+                stack += [made] * (size - len(stack))
+        return self.by_name(stack, names, keywords)
+
+    def by_name(self, stack, names, keywords):
+        if self.call.opname == "CALL_FUNCTION_EX":
+            more = stack.pop() if self.call.arg & 1 else {}
+            given = stack.pop()
+            if type(given) not in (tuple, list) or type(more) is not dict:
+                return {}
+            return {**dict(zip(names, given)), **more}
+        if self.call.opname == "CALL_KW":
+            keywords = stack.pop()
+        given = stack[len(stack) - self.call.arg :]
+        plain_ones = len(given) - len(keywords)
+        return {**dict(zip(names, given[:plain_ones])), **dict(zip(keywords, given[plain_ones:]))}
+
+    def result(self, function, given):
+        thing, name = function if type(function) is tuple and len(function) == 2 else (None, None)
+        shape = shape_of(thing)
+        if shape is not None and name in self.SAME:
+            return thing
+        if shape is not None and type(thing) is not Unseen and name == "transpose" and [*map(type, given)] == [int, int]:
+            return Moved(thing, *given)
+        return Unseen(thing, *given)
+
+
+class Measured:
+    """The matrix products of one pass, while it runs: FLOP forward and backward. A matrix is known by its module and name:
+    what shards parameters puts others there while the module runs."""
+
+    def __init__(self, watch, module, number, key, gradients):
+        self.watch, self.number, self.key, self.thread = watch, number, key, watch.ident()
+        self.gradients = gradients != 0
+        self.module = watch.ref(module)
+        self.forward = self.backward = 0
+        # FLOP forward: of products that no module with a matrix makes, as in hand-written attention; of all that were asked
+        # for since the last such module returned.
+        self.activations = self.asked = 0
+        # Modules with matrices that ran; whether cuBLAS was asked for the product of each that is known.
+        self.called, self.all_asked = set(), True
+        self.parameters, self.seen, self.codes = {}, set(), {}  # elements of matrices; code objects
+        self.whole = True
+        self.calls = {}  # of attention, by code object and offset
+        self.places = {}  # of matrices by their id: module, name
+        self.traced = False  # what was traced ran
+        self.look_at(module)
+        asked()  # before this pass
+
+    def look_at(self, module):
+        watch = self.watch
+        tables, matrices = set(), {}
+        for one in every_module(module):
+            if issubclass(type(one), (watch.torch.nn.Embedding, watch.torch.nn.EmbeddingBag)):
+                tables.update(id(matrix) for _, matrix in matrices_of(one))
+                continue
+            inside = matrices_of(one)
+            matrices.update(((id(one), name), matrix) for name, matrix in inside)
+            code = watch.code_of(one) if inside else None
+            if code is not None:
+                self.codes[id(code)] = code
+        self.parameters = {place: one.numel() for place, one in matrices.items() if id(one) not in tables}
+
+    def add(self, module, frame, result):
+        """A module with matrices of its own returned."""
+        values, weights = plain(module), matrices_of(module)
+        self.called.add(id(module))
+        nn = self.watch.torch.nn
+        if issubclass(type(module), nn.MultiheadAttention):
+            return self.add_projections(module, values, frame)
+        if issubclass(type(module), kinds_of_module("RNNBase", "RNNCellBase")):
+            return self.add_recurrent(module, frame)
+        shared = self.watch.first_tensor(arguments(frame.f_locals), 1)
+        given = local(shared)
+        if type(result) is tuple and result:
+            result = result[0]
+        result = local(result)
+        if len(weights) != 1 or given is None or not self.watch.is_tensor(result) or not given.is_floating_point():
+            return
+        (name, weight), out = weights[0], whole(result.numel())
+        trained, weight = weight, local(weight)
+        shape = weight_shape(weight)
+        if out < 0 or not shape:
+            return
+        inputs = values.get("in_features")
+        if len(shape) > 2 and not issubclass(type(module), nn.modules.conv._ConvNd):
+            return
+        if len(shape) > 2 and values.get("transposed"):
+            forward = 2 * whole(given.numel()) * weight.numel() // shape[0]
+        elif len(shape) > 2:
+            forward = 2 * out * (weight.numel() // shape[0])
+        elif whole(result.shape[-1]) == shape[0] and whole(given.shape[-1]) == shape[1]:
+            forward = 2 * out * shape[1]
+        elif type(inputs) is int:  # packed
+            forward = 2 * out * inputs
+        elif whole(result.shape[-1]) == shape[0]:
+            forward = 2 * out * shape[1]
+        elif whole(result.shape[-1]) == shape[1]:
+            forward = 2 * out * shape[0]
+        else:
+            return
+        self.seen.add((id(module), name))
+        self.count(forward, (trained.requires_grad is True) + (shared.requires_grad is True))
+
+    def add_projections(self, module, values, frame):
+        query, key = frame.f_locals.get("query"), frame.f_locals.get("key")
+        width = values.get("embed_dim")
+        if not (self.watch.is_tensor(query) and self.watch.is_tensor(key) and type(width) is int):
+            return
+        of_query, of_key = whole(query.numel()) // whole(query.shape[-1]), whole(key.numel()) // whole(key.shape[-1])
+        others = (values.get("kdim") or width) + (values.get("vdim") or width)
+        output = (values.get("_modules") or {}).get("out_proj")
+        weights = matrices_of(module) or matrices_of(output)
+        trained = (weights[0][1].requires_grad is True) + (query.requires_grad is True)
+        self.count(2 * width * (2 * of_query * width + of_key * others), trained)
+        self.seen.update((id(one), name) for one in (module, output) for name, _ in matrices_of(one))
+
+    def add_recurrent(self, module, frame):
+        """Each matrix of an LSTM or GRU meets each token. A first state of zeros needs no gradient."""
+        given, state = frame.f_locals.get("input"), frame.f_locals.get("hx")
+        state = state[0] if type(state) is tuple else state
+        if not (self.watch.is_tensor(given) and self.watch.is_tensor(state)):
+            return
+        tokens, first, forward = whole(given.numel()) // whole(given.shape[-1]), whole(state.shape[-2]), 0
+        trains = any(weight.requires_grad for _, weight in matrices_of(module)) or given.requires_grad
+        for name, weight in matrices_of(module):
+            backward = tokens if trains else 0  # that need the gradient of what the matrix is given
+            if name in ("weight_ih", "weight_ih_l0", "weight_ih_l0_reverse"):
+                backward = tokens * given.requires_grad
+            elif "_hh" in name and not state.requires_grad:
+                backward -= first * trains
+            forward += 2 * tokens * weight.numel()
+            self.backward += 2 * weight.numel() * (backward + tokens * weight.requires_grad)
+            self.seen.add((id(module), name))
+        self.add_forward(forward)
+
+    def count(self, forward, gradients):
+        """`gradients`: 1 for that of a matrix that trains, and 1 for that of its input where it needs one."""
+        self.add_forward(forward)
+        self.backward += forward * gradients
+
+    def add_forward(self, forward):
+        self.forward += forward
+        products, self.asked = self.asked + asked(), 0
+        self.all_asked = self.all_asked and products >= forward
+        self.activations += products - forward if products >= forward else products  # cuDNN's are not asked of cuBLAS
+
+    def attend(self, frame, offset, query):
+        """scaled_dot_product_attention(query, ...) is called: 4 x heads x width x pairs, twice that backward."""
+        values = frame.f_locals
+        # torch.compile traces it, or runs what it traced as it is.
+        if type(query).__module__.startswith("torch._subclasses") or self.watch.traced_of(receiver(frame, values)) is not None:
+            return
+        code = frame.f_code
+        if (id(code), offset) not in self.calls:
+            self.calls[id(code), offset] = Call.at(code, offset)
+        call = self.calls[id(code), offset]
+        passed = call.passed(frame, ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")) if call is not None else {}
+        query = query if self.watch.is_tensor(query) else passed.get("query")
+        shape, (key, causal) = shape_of(query), (passed.get("key"), passed.get("is_causal", False))
+        if type(key) is Unseen and key.shape is not None and shape is not None and elements(key.shape) == elements(shape):
+            key = query  # the same values in another order
+        if shape is None or type(query) is Unseen or len(shape) < 3 or shape_of(key) is None or type(key) is Unseen:
+            self.whole = False
+        else:
+            tokens = whole(shape[-2])
+            if type(causal) is not bool and tokens > 1 and tokens == whole(shape_of(key)[-2]):
+                self.whole = False
+            self.add_attention(query, key, causal is True)
+        self.asked += asked()  # before the call
+
+    def attend_by_heads(self, values):
+        first, second = (values.get(short, values.get(name)) for short, name in (("q", "query"), ("k", "key")))
+        bias = values.get("attn_bias")
+        causal = values.get("causal") is True or type(bias).__name__ == "LowerTriangularMask"
+        window = values.get("window_size", (-1, -1))
+        if first.dim() != 4 or (bias is not None and not causal) or any(size != -1 for size in window):
+            self.whole = False
+        else:
+            self.add_attention(first, second, causal, 1)
+
+    def add_attention(self, query, key, causal, tokens=-2):
+        """`tokens`: the dimension that counts them."""
+        query, key = local(query), local(key)
+        sizes = [*map(whole, query.shape)]
+        sizes.append(sizes.pop(tokens))  # behind the width
+        self.add_pairs(sizes, whole(key.shape[tokens]), causal, query.requires_grad)
+
+    def add_pairs(self, sizes, keys, causal, gradients):
+        """`sizes` of a query: batch, heads and the like, width, tokens."""
+        if min(*sizes, keys) < 0:
+            self.whole = False
+            return
+        *others, queries = sizes
+        pairs = queries * (queries + 1) // 2 if causal and queries == keys else queries * keys
+        flop = 4 * pairs
+        for size in others:
+            flop *= size
+        self.forward += flop
+        self.backward += 2 * flop if gradients else 0
+
+    def add_traced(self, traced, given):
+        """What torch.compile traced runs with these arguments."""
+        self.traced, self.whole = True, self.whole and traced.whole
+        value_of = traced.values(given)
+        parameters = (given[place] for place in traced.weights if issubclass(type(given[place]), self.watch.torch.nn.Parameter))
+        if any(id(one) not in self.places for one in parameters):
+            for one in every_module(self.module()):
+                for name, matrix in matrices_of(one):
+                    self.places.setdefault(id(matrix), []).append((id(one), name))
+        for sizes, forward, backward, made_of in traced.products:
+            flop = 2
+            for size in map(value_of, sizes):
+                self.whole = self.whole and size >= 0
+                flop *= size
+            self.forward += forward * flop
+            self.backward += backward * flop
+            for place in made_of:
+                self.seen.update(self.places.get(id(given[place]), ()))
+        for sizes, keys, causal, gradients in traced.attention:
+            self.add_pairs([*map(value_of, sizes)], value_of(keys), causal, gradients)
+
+    def finish(self):
+        """(FLOP forward, backward), None where they are not known."""
+        self.activations += self.asked + asked()
+        if self.traced:
+            self.activations, self.all_asked = 0, False
+        self.forward += self.activations
+        self.backward += 2 * self.activations * self.gradients
+        # Where cuBLAS was asked for these products and no other, a module that did not run made none: an encoder, while its
+        # decoder generates.
+        every = self.all_asked and not self.activations
+        unseen = self.parameters.keys() - self.seen
+        unseen = sum(self.parameters[one] for one in unseen if one[0] in self.called or not every)
+        if not self.whole or not self.forward or unseen > MOST_UNSEEN * sum(self.parameters.values()):
+            return None
+        return self.forward, self.backward
+
+
+def sizes_of_einsum(equation, first, second, of_first, of_second):
+    """Of all dimensions, each once: einsum("bik,bkj->bij", ...) multiplies b x i x k x j times."""
+    names = [name.strip() for name in equation.split("->")[0].split(",")]
+    if len(names) != 2 or any(name.replace(" ", "").isalpha() is False for name in names):  # as of "..."
+        return [-1]
+    of_names = {}
+    for name, tensor in zip(names, (of_first, of_second)):
+        of_names.update(zip(name.replace(" ", ""), sizes_of(tensor)))
+    return [*of_names.values()]
+
+
+def shape_of(thing):
+    kind = type(thing)
+    if kind is Unseen or kind is Moved:
+        return thing.shape
+    return local(thing).shape if issubclass(kind, sys.modules["torch"].Tensor) else None
+
+
+def attribute_of(thing, name):
+    """As Python would find it, without running what computes one."""
+    if shape_of(thing) is not None or type(thing) is Unseen:
+        return Unseen(thing)
+    values = plain(thing)
+    for held in (values, *(values.get(kind) or NOTHING for kind in ("_parameters", "_buffers", "_modules"))):
+        if name in held:
+            return held[name]
+    found = own(thing, name)
+    return found if found is not None and not hasattr(type(found), "__get__") else Unseen()
+
+
+def product_of(node):
+    """Whether a call that was traced is a product, or may hold one that is not seen."""
+    name = getattr(node.target, "__name__", node.target)
+    known = name in PRODUCTS or name in OTHER_PRODUCTS or name == ATTENTION
+    return known or node.op == "call_module" or type(node.target).__module__ == "torch._ops"
+
+
+def is_causal_mask(module):
+    """Of FlexAttention's mask, a function of batch, head, query and key: True: causal, False: all pairs, None: another one."""
+    nodes = [node for node in module.graph.nodes if node.op != "output"]
+    inputs, calls = [n for n in nodes if n.op == "placeholder"], [n for n in nodes if n.op != "placeholder"]
+    if len(calls) != 1 or len(inputs) != 4:
+        return None
+    name, given = getattr(calls[0].target, "__name__", calls[0].target), calls[0].args
+    if name == "new_ones":
+        return False
+    return True if (name, *given) in (("ge", *inputs[2:]), ("le", *inputs[:1:-1])) else None

@@ -1,0 +1,248 @@
+"""What objects of the program are, without calling them: no method of theirs runs. The first part of the library's string."""
+
+import sys
+
+NOTHING = {}
+MOST_REACHED = 256  # values that a function may use
+
+
+def method(self):
+    """Of any object, for its type."""
+
+
+METHOD, FUNCTION = type(method.__get__(0)), type(method)
+
+
+def plain(thing):
+    """The values of an object's own dict."""
+    try:
+        return object.__getattribute__(thing, "__dict__")
+    except AttributeError:
+        return {}
+
+
+def own(thing, name):
+    """An attribute as it lies in the object, in its class or in a base class; None: it has none."""
+    values = plain(thing)
+    if name in values:
+        return values[name]
+    for kind in thing.__mro__ if isinstance(thing, type) else type(thing).__mro__:
+        if name in kind.__dict__:
+            return kind.__dict__[name]
+    return None
+
+
+def attribute(place, name):
+    """An attribute of a module that is imported; None: there is none."""
+    found = sys.modules.get(place)
+    return plain(found).get(name) if found is not None else None
+
+
+def receiver(frame, values=None):
+    """The object whose method runs: its first argument, however that is called."""
+    code, values = frame.f_code, frame.f_locals if values is None else values
+    if code.co_argcount > 0:
+        return values.get(code.co_varnames[0])
+    rest = values.get("args")
+    return rest[0] if type(rest) is tuple and rest else None
+
+
+def first_two(frame):
+    """Its first two arguments, under any name: a program may have put another function around the known one."""
+    names = frame.f_code.co_varnames[:2]
+    return [frame.f_locals[name] for name in names] if frame.f_code.co_argcount > 1 else frame.f_locals["args"][:2]
+
+
+def whole(number):
+    """A size, -1 where it is a symbol of a trace: to ask for its value would change the trace."""
+    return number if type(number) is int else -1
+
+
+def expression(size):
+    """A size of what was traced: a number, or an expression of symbols. To compare two would change the trace."""
+    return size if type(size) is int else getattr(getattr(size, "node", None), "expr", -1)
+
+
+def sizes_of(tensor):
+    return [*map(expression, tensor.shape)]
+
+
+def elements(shape):
+    count = 1
+    for size in shape:
+        count *= whole(size)
+    return count
+
+
+def maker(function, methods=False):
+    """The function or the module behind what torch.compile puts around it; `methods`: or the method."""
+    while True:
+        inside = plain(function).get("_torchdynamo_orig_callable")
+        if inside is None:
+            return function if methods or type(function) is not METHOD else function.__self__
+        function = inside
+
+
+def reached_by(function):
+    """The values of a function's closure, and of the global names that it uses."""
+    code = code_of(function)
+    if code is None:
+        return []
+    found = [function.__globals__.get(name) for name in code.co_names]
+    for cell in function.__closure__ or ():
+        try:
+            found.append(cell.cell_contents)
+        except ValueError:  # it is empty
+            pass
+    return found
+
+
+def module_of(function, values, torch):
+    """The module whose method a function is, or the only one with parameters among its arguments, the values of its object, and
+    what it and the functions that it calls reach. \return module, whether the function is its forward(); None, False"""
+    given = [one for one in arguments(values) if issubclass(type(one), torch.nn.Module)]
+    owner = function.__self__ if type(function) is METHOD else None
+    first = owner if owner is not None else next(iter(given), None)
+    code = code_of(function)
+    if code is None:
+        return None, False
+    if issubclass(type(first), torch.nn.Module) and code in (code_of(own(first, name)) for name in ("forward", "__call__")):
+        return first, True
+    if issubclass(type(owner), torch.nn.Module):
+        return owner, False
+    found, waiting, seen = {}, [*given, *plain(owner).values(), innermost(function)], set()
+    while waiting and len(seen) < MOST_REACHED:
+        one = waiting.pop()
+        if id(one) in seen:
+            continue
+        seen.add(id(one))
+        if issubclass(type(one), torch.nn.Module):
+            if any(parameters_of(inner) for inner in every_module(one)):
+                found[id(one)] = one
+        elif type(one) is FUNCTION:
+            waiting += reached_by(innermost(maker(one, methods=True)))
+    found = [*found.values()]
+    return (found[0], False) if len(found) == 1 else (None, False)
+
+
+def local(tensor):
+    """This rank's part of a tensor that several share (DTensor)."""
+    part = getattr(tensor, "_local_tensor", None) if type(tensor).__name__ == "DTensor" else None
+    return tensor if part is None else part
+
+
+def shares(module):
+    """Ranks share the work of this module, or of one inside of it, and not only its memory as FSDP's do."""
+    modules = every_module(module)
+    fsdp = any(kind.__name__ == "FSDPModule" for one in modules for kind in type(one).__mro__)
+    found = (p for one in modules for p in parameters_of(one) if type(local(p)) is not type(p))
+    return any(not fsdp or p.device_mesh.ndim > 1 for p in found)
+
+
+def weight_shape(weight):
+    """Elements of a weight by dimension; empty: not plain numbers."""
+    shape = [whole(n) for n in weight.shape]
+    return shape if min(shape) > 0 else []
+
+
+def arguments(values):
+    rest, more = values.get("args"), values.get("kwargs")
+    if rest is None and more is None:
+        return values.values()
+    return (*values.values(), *(rest if type(rest) is tuple else ()), *(more.values() if type(more) is dict else ()))
+
+
+def innermost(function):
+    """The function behind methods and wrappers of functools."""
+    while True:
+        if type(function) in (staticmethod, classmethod, METHOD):
+            function = function.__func__
+        inside = plain(function).get("__wrapped__")
+        if inside is None:
+            return function
+        function = inside
+
+
+def code_of(function):
+    """The code object behind a function, a method or a wrapper of one; None: it is no function of Python."""
+    code = getattr(innermost(function), "__code__", None)
+    return code if type(code) is type(plain.__code__) else None
+
+
+def code_within(code, name):
+    return next((c for c in code.co_consts if getattr(c, "co_name", None) == name), None) if code is not None else None
+
+
+def parameters_of(module):
+    """Those of the module itself."""
+    return [p for p in (plain(module).get("_parameters") or {}).values() if p is not None]
+
+
+def matrices_of(module):
+    """Those of the module itself: name, parameter."""
+    return [(name, p) for name, p in (plain(module).get("_parameters") or {}).items() if p is not None and p.dim() > 1]
+
+
+def gradient_of(parameter):
+    """What changes where a gradient is added to; no value is read."""
+    gradient = parameter.grad if parameter is not None else None
+    return None if gradient is None else (id(gradient), gradient._version)
+
+
+def every_module(module):
+    """A module and all inside of it, each once."""
+    found, waiting = {}, [module]
+    while waiting:
+        one = waiting.pop()
+        if one is None or id(one) in found:
+            continue
+        found[id(one)] = one
+        waiting += (plain(one).get("_modules") or {}).values()
+    return found.values()
+
+
+def kinds_of_module(*names):
+    nn = sys.modules["torch"].nn
+    return tuple(kind for kind in (getattr(nn, name, None) for name in names) if kind is not None)
+
+
+def layers_of(module):
+    """Modules of one class, with others inside, that a list of modules, a dictionary or a sequence holds: as the model
+    holds them, and none that is inside of another one."""
+    lists = kinds_of_module("ModuleList", "ModuleDict", "Sequential")
+    found, waiting = [], [module]
+    while waiting:
+        one = waiting.pop()
+        inner = [m for m in (plain(one).get("_modules") or {}).values() if m is not None]
+        whole_ones = [m for m in inner if plain(m).get("_modules")]
+        alike = []
+        if issubclass(type(one), lists):
+            alike = [m for m in whole_ones if sum(type(other) is type(m) for other in whole_ones) > 1]
+        found += alike
+        waiting += [m for m in reversed(inner) if not any(m is layer for layer in alike)]
+    return found
+
+
+def unwrapped(module):
+    """The model inside of torch.compile, DistributedDataParallel and PEFT."""
+    while True:
+        parts = plain(module).get("_modules") or {}
+        # Never ask an object of the program whether it is true: that calls its __len__.
+        inner = next((parts[name] for name in ("_orig_mod", "module", "base_model") if parts.get(name) is not None), None)
+        if inner is None or len(parts) != 1:
+            return module
+        module = inner
+
+
+def text_of(owner, config, torch):
+    """JSON of a model's config, None where it has none that anybody could read. The class that runs is the owner's: a config
+    names the one that was saved, which may have another head, or none."""
+    json = sys.modules.get("json")
+    if config is None or json is None or code_of(own(config, "to_dict")) is None:
+        return None
+    values = config.to_dict()
+    for kind in type(owner).__mro__:
+        if kind.__module__.startswith("transformers") and issubclass(kind, torch.nn.Module):
+            values["architectures"] = [kind.__name__]
+            break
+    return json.dumps(values, default=lambda value: str(value) if type(value) is torch.dtype else None)
