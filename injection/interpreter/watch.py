@@ -484,9 +484,9 @@ class Watch:
         code = code_of(own(module, "forward"))
         return code if code is not None and not code.co_flags & 0x2A0 else None  # no generator, no coroutine
 
-    def pass_begins(self, frame, watched, module=None, function=None):
+    def pass_begins(self, frame, watched, module=None, function=None, values=None):
         """`function`: what torch.compile compiled, where that is not the module itself."""
-        values = frame.f_locals
+        values = frame.f_locals if values is None else values
         if module is None:
             module = values.get(watched.first) if watched.first is not None else receiver(frame, values)
         if not self.enter(frame, watched, PASS_END, id(module)):
@@ -557,19 +557,23 @@ class Watch:
             return
         self.local.waits = 0
         values = frame.f_locals
-        function = maker(values.get("fn"), methods=True)
+        function, values = maker(values["fn"], methods=True), {name: values[name] for name in ("args", "kwargs")}
         if type(function) is METHOD and self.is_optimizer(function.__self__) and innermost(function).__name__ == "step":
             self.local.function = id(frame)
             self.update_begins(frame, called, function.__self__)
             return
         known = self.refs.get(("function", id(innermost(function))))
         known = known[1] if known is not None and known[0]() is innermost(function) else None
-        module, forward = module_of(function, values, self.torch) if known is not False else (None, False)
-        if module is not None and (forward or known):
+        if known is False:
+            return
+        module, forward = known() if known is not None else None, False
+        if module is None or any(issubclass(type(one), self.torch.nn.Module) and one is not module for one in arguments(values)):
+            module, forward = module_of(function, values, self.torch)
+        if module is not None and (forward or known is not None):
             self.local.function = id(frame)
-            self.pass_begins(frame, called, module, None if forward else innermost(function))
+            self.pass_begins(frame, called, module, None if forward else innermost(function), values)
         elif module is not None:
-            self.local.waits = id(frame)
+            self.local.waits, self.local.waits_for = id(frame), self.ref(module)
             self.listen_to_parts()
         elif known is None:
             self.know_function(frame, False)
@@ -581,12 +585,13 @@ class Watch:
         elif self.waits() == id(frame):
             self.know_function(frame, False)
 
-    def know_function(self, frame, is_pass):
+    def know_function(self, frame, known):
+        """`known`: the module that it is a pass of, weak; False: it is none."""
         function = innermost(maker(frame.f_locals.get("fn"), methods=True))
         self.local.waits = 0
         self.listen_to_parts()
         if type(function).__weakrefoffset__:
-            self.keep(("function", id(function)), function, is_pass)
+            self.keep(("function", id(function)), function, known)
 
     def waits(self):
         """The number of the frame that calls a function for the first time, until it is known whether that is a pass."""
@@ -605,7 +610,7 @@ class Watch:
         if frame is None:  # an exception has left it
             self.local.waits = 0
         elif traced is not None and (traced.products or traced.attention):
-            self.know_function(frame, True)
+            self.know_function(frame, self.local.waits_for)
             self.function_begins(frame, self.wrapper)
 
     def wait_for_gradients(self, result):
@@ -629,15 +634,18 @@ class Watch:
             self.say(DROPPED, *begun)
 
     def nodes_of(self, result):
+        """Autograd nodes of the tensors in a result; none where it holds too many values."""
         found, waiting = [], [result]
         for one in waiting:
             if self.is_tensor(one):
                 if one.grad_fn is not None:
                     found.append(one.grad_fn)
-            elif len(waiting) < MOST_IN_RESULT:
-                for kind, values in ((tuple, tuple.__iter__), (list, list.__iter__), (dict, dict.values)):
-                    if issubclass(type(one), kind):
-                        waiting += values(one)
+                continue
+            for kind, values in ((tuple, tuple.__iter__), (list, list.__iter__), (dict, dict.values)):
+                if issubclass(type(one), kind):
+                    waiting += values(one)
+            if len(waiting) > MOST_IN_RESULT:
+                return []
         return found
 
     def learn_again(self):
