@@ -557,7 +557,7 @@ class Watch:
             return
         self.local.waits = 0
         values = frame.f_locals
-        function, values = maker(values["fn"], methods=True), {name: values[name] for name in ("args", "kwargs")}
+        function, values = maker(values.get("fn"), methods=True), {name: values.get(name) for name in ("args", "kwargs")}
         if type(function) is METHOD and self.is_optimizer(function.__self__) and innermost(function).__name__ == "step":
             self.local.function = id(frame)
             self.update_begins(frame, called, function.__self__)
@@ -619,13 +619,16 @@ class Watch:
         begun, self.local.begun = getattr(self.local, "begun", None), None
         if begun is None or self.capture is not None:
             return
+        mark = Mark()
         with self.quiet():
-            nodes = self.nodes_of(result)
-            if not nodes or len(self.results) >= MOST_RESULTS:
+            try:
+                nodes = self.nodes_of(result)
+                for node in nodes:
+                    node.metadata["mfuinject"] = mark
+            except Exception:  # nodes or tensors of another kind
                 return
-            mark = Mark()
-            for node in nodes:
-                node.metadata["mfuinject"] = mark
+        if not nodes or len(self.results) >= MOST_RESULTS:
+            return
         number = id(mark)
         self.results[number] = self.ref(mark, guard(lambda reference: self.is_dropped(number, begun)))
 
@@ -879,7 +882,7 @@ class Watch:
         measuring = self.measuring
         if measuring is not None and measuring.thread == self.ident():
             with self.quiet():
-                self.count(measuring.add_traced, traced, frame.f_locals["args"])
+                self.count(measuring.add_traced, traced, frame.f_locals.get("args", ()))
         for one in traced.optimizers:
             if one() is not None:
                 self.part_ran(frame, called)  # of the one before
