@@ -439,7 +439,7 @@ class Measured:
         self.backward += 2 * flop if gradients else 0
 
     def add_traced(self, traced, given):
-        """What torch.compile traced runs with these arguments."""
+        """A graph that torch.compile traced runs with these arguments."""
         self.traced, self.whole = True, self.whole and traced.whole
         value_of = traced.values(given)
         parameters = (given[place] for place in traced.weights if issubclass(type(given[place]), self.watch.torch.nn.Parameter))

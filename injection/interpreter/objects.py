@@ -1,4 +1,4 @@
-"""What objects of the program are, without calling them: no method of theirs runs. The first part of the library's string."""
+"""Attributes, sizes and modules of the program's objects: no method of theirs runs. The first part of the library's string."""
 
 import sys
 
@@ -184,7 +184,7 @@ def matrices_of(module):
 
 
 def gradient_of(parameter):
-    """What changes where a gradient is added to; no value is read."""
+    """A pair that changes where a gradient is added to; no value is read."""
     gradient = parameter.grad if parameter is not None else None
     return None if gradient is None else (id(gradient), gradient._version)
 

@@ -862,7 +862,7 @@ class Watch:
                 self.listen_to_parts()
 
     def traced_of(self, function):
-        """What was traced of the part of the program that `function` runs, None where it runs none."""
+        """The graph that `function` runs, None where it runs none."""
         made = maker(function)
         found = self.refs.get(("traced", id(made)))
         return found[1] if found is not None and found[0]() is made else None

@@ -35,7 +35,7 @@ def local_names(m, q):
     return attention(q, key, value) + k
 
 
-# What is called, and pairs of a query and a key.
+# Calls, and pairs of a query and a key.
 WAYS = {
     "names": (lambda m, q: attention(q, q, q), ALL),
     "names of others": (local_names, CACHE),

@@ -112,7 +112,7 @@ def model_called_twice():
 
 
 def no_products():
-    """What holds none is no pass."""
+    """A function without products is no pass."""
     (model, optimizer), other = model_and_optimizer(), Model()
 
     @compiled
@@ -175,7 +175,7 @@ def two_optimizers():
     return trained(lambda x: model(x).sum(), first, compiled(update))
 
 
-# What each step reports, and how often the model's FLOP.
+# The facts of each step, and how often the model's FLOP.
 PROGRAMS = {
     whole_step: (STEP, 1),  # before a module of this process was called
     forward_of_an_object: (STEP, 1),
@@ -230,7 +230,7 @@ def mask_of(function):
 
 PAIRS = 2 * 2 * 4 * 8  # FLOP of each: batch x heads x 4 x width
 LINEAR = 2 * 2 * 128 * 16 * 16
-# What is called with an argument and a weight, their shapes, FLOP forward and backward or, None, those that PyTorch counts; -1: not known.
+# Functions of an argument and a weight, the shapes of both, FLOP forward and backward or, None, those that PyTorch counts; -1: not known.
 OPERATORS = {
     "einsum": (lambda x, weight: torch.einsum("bik, kj -> bij", x, weight), (3, 5, 8), (8, 4), None),
     "einsum of three": (lambda x, weight: torch.einsum("bik,kj,jl->bil", x, weight, weight), (3, 5, 8), (8, 8), -1),

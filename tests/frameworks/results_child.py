@@ -106,7 +106,7 @@ def gradients_alone():
 
 
 def gradients_of_a_picture():
-    """What an attack computes is no backward pass of a step, and how many FLOP it has is not known."""
+    """An attack on a picture is no backward pass of a step, and its FLOP are not known."""
 
     def attack(_):
         x = batch().requires_grad_()
