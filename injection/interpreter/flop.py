@@ -192,9 +192,13 @@ class Call:
 
     def passed(self, frame, names):
         """Arguments by their name."""
-        stack, values, keywords = [], frame.f_locals, ()
-        for one in self.instructions:
+        stack, values, keywords, joined = [], frame.f_locals, (), set()
+        for one in (*self.instructions, self.call):
             does, value = one.opname, one.argval
+            if one.offset in joined:  # one of two values, and which one is not known
+                stack[-1] = Unseen()
+            if one is self.call:
+                break
             if does.startswith("LOAD_FAST") or does == "LOAD_DEREF":
                 stack += [values.get(name, Unseen()) for name in (value if type(value) is tuple else (value,))]
             elif does == "LOAD_GLOBAL":
@@ -224,8 +228,13 @@ class Call:
             elif does == "DICT_MERGE" and type(stack[-1]) is dict and type(stack[-2]) is dict:
                 rest = stack.pop()
                 stack[-1] = {**stack[-1], **rest}
-            elif does == "POP_TOP" or does.startswith("POP_JUMP"):
+            elif does == "JUMP_FORWARD":
+                stack[-1] = Unseen()
+            elif does == "POP_TOP":
                 stack.pop()
+            elif does.startswith("POP_JUMP"):
+                stack.pop()
+                joined.add(value)
             elif does == "COPY":
                 stack.append(stack[-value])
             elif does == "IS_OP" and Unseen not in (type(stack[-1]), type(stack[-2])):

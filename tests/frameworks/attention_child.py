@@ -18,6 +18,7 @@ class Attention(nn.Module):
     def __init__(self, call):
         super().__init__()
         self.project, self.call, self.dropout, self.causal = nn.Linear(WIDTH, WIDTH), call, 0.0, True
+        self.flag = False
         self.plain = torch.randn(BATCH, HEADS, KEYS, WIDTH)
         self.register_buffer("cache", torch.randn(BATCH, HEADS, KEYS, WIDTH))
 
@@ -60,6 +61,10 @@ WAYS = {
     "list that is made": (lambda m, q: attention(*[one.contiguous() for one in (q, q, q)], is_causal=True), UNKNOWN),
     "function of a cache": (lambda m, q: attention(q, same(m.cache), same(m.cache)), UNKNOWN),
     "part of a cache": (lambda m, q: attention(q, m.cache[:, :, :TOKENS], m.cache[:, :, :TOKENS]), UNKNOWN),
+    "one of two keys": (lambda m, q: attention(q, q if m.causal else m.cache, q if m.causal else m.cache), UNKNOWN),
+    "one of two masks": (lambda m, q: attention(q, q, q, is_causal=m.causal if m.dropout else False), UNKNOWN),
+    "two flags": (lambda m, q: attention(q, q, q, is_causal=m.flag and m.causal), UNKNOWN),
+    "two flags and a key": (lambda m, q: attention(q, m.cache, m.cache, is_causal=m.flag and m.causal), CACHE),
     "computed mask": (lambda m, q: attention(q, q, q, is_causal=m.causal and q.shape[2] > 1), UNKNOWN),
 }
 
