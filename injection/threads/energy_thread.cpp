@@ -36,10 +36,9 @@ const EnergyThread::Device* EnergyThread::find(std::uint32_t device) const {
   return found == devices_.end() ? nullptr : &*found;
 }
 
-/// Index of the reading that was made at a window's end; readings.size(): none was.
+/// Index of the reading that was made within 50 ms of a window's end; readings.size(): none was.
 std::size_t EnergyThread::closest(const Device& device, TimeNs edge) {
-  constexpr DurationNs kLate = 50 * kMs;
-  const auto near = [edge](const Reading& r) { return r.at > edge - kLate && r.at < edge + kLate; };
+  const auto near = [edge](const Reading& r) { return std::abs(r.at - edge) < 50 * kMs; };
   return static_cast<std::size_t>(std::find_if(device.readings.begin(), device.readings.end(), near) -
                                   device.readings.begin());
 }
@@ -85,11 +84,11 @@ bool EnergyThread::read(Device& device, Reading& reading) {
   const TimeNs begun = monotonic_ns();
   const std::optional<double> joules = device.nvml->joules(refused);
   reading.at = monotonic_ns();
-  slowest_ = std::max(slowest_, reading.at - begun);
-  if (joules) {
-    reading.joules = *joules;
-    return true;
-  }
+  // The shorter of two, since a thread that was held up between the two clocks took no longer in the call.
+  device.call = std::min(device.last_call, reading.at - begun);
+  device.last_call = reading.at - begun;
+  reading.joules = joules.value_or(0);
+  if (joules) return true;
   if (refused != NvmlDevice::kNoFunction)
     wake_.notify([&] {
       notices_.push_back(
@@ -115,7 +114,7 @@ void EnergyThread::open(Device& device) {
   Reading last;
   if (!read(device, last)) return;
   const TimeNs begun = last.at;
-  const DurationNs between = std::max(5 * kMs, 9 * slowest_);
+  const DurationNs between = std::max(5 * kMs, 9 * device.call);
   DurationNs period = kLongest;
   for (TimeNs changed = 0; monotonic_ns() - begun < kLongest && !stopping_.load(std::memory_order_relaxed);) {
     wake_.wait(between, [] { return false; });
@@ -130,17 +129,17 @@ void EnergyThread::open(Device& device) {
     device.period = period;
     device.readings.push_back(last);
     notices_.push_back(fmt::format("gpu{}: the energy counter changes within {} ms; a call takes {:.1f} ms",
-                                   device.number, period / kMs, seconds(slowest_) * 1e3));
+                                   device.number, period / kMs, seconds(device.call) * 1e3));
   });
 }
 
 void EnergyThread::loop() {
-  constexpr DurationNs kApart = kNsPerSecond, kApartIfSlow = 5 * kNsPerSecond;
   constexpr std::size_t kMostReadings = 256;
   TimeNs read_at = 0;
   std::vector<Device*> known;
   while (!stopping_.load(std::memory_order_relaxed) && !memory_was_refused()) {
-    const DurationNs apart = slowest_ > kMs ? kApartIfSlow : kApart;
+    const bool slow = std::any_of(known.begin(), known.end(), [](const Device* d) { return d->call > kMs; });
+    const DurationNs apart = (slow ? 5 : 1) * kNsPerSecond;
     // The first end of a window that is far enough from the last one that was read.
     const TimeNs earliest = std::max(monotonic_ns(), read_at + apart - apart / 50);
     const TimeNs edge = origin_ + ((earliest - origin_) / window_ + 1) * window_;

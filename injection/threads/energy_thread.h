@@ -46,9 +46,10 @@ class EnergyThread {
   struct Device {
     std::uint32_t number = 0;
     std::string uuid;
-    std::optional<NvmlDevice> nvml;  ///< [mfu-energy]
-    DurationNs period = 0;           ///< of the counter; 0: not found yet
-    std::deque<Reading> readings;    ///< the newest last
+    std::optional<NvmlDevice> nvml;                 ///< [mfu-energy]
+    DurationNs call = 0, last_call = kNsPerSecond;  ///< [mfu-energy] a call takes, the last one took
+    DurationNs period = 0;                          ///< of the counter; 0: not found yet
+    std::deque<Reading> readings;                   ///< the newest last
   };
   void loop();
   void open(Device& device);
@@ -62,7 +63,6 @@ class EnergyThread {
   // Changed and read by other threads within wake_.notify() alone.
   std::deque<Device> devices_;
   std::vector<std::string> notices_;
-  DurationNs slowest_ = 0;  ///< [mfu-energy] call so far
   std::atomic<bool> stopping_{false};
   std::atomic<double> cpu_s_{0};
 };

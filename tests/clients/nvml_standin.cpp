@@ -1,8 +1,8 @@
 // A libnvidia-ml.so.1 whose board takes what the program says: the file NVML_POWER_FILE holds {joules, watts, since},
 // joules being those up to `since` (CLOCK_MONOTONIC, ns). NVML_PERIOD_MS: how often the counter changes. NVML_REFUSE:
-// what the energy call returns. NVML_DELAY_MS: how long it takes. NVML_HANG_AFTER: so many calls return, the next one
-// never does. NVML_RESET_AFTER: then it begins at 0 again. NVML_PART: the device is a part of one. NVML_HELD: share of
-// the time in which power holds the clock down.
+// what the energy call returns. NVML_DELAY_MS: how long it takes, of every call or of each NVML_DELAY_EVERY-th one.
+// NVML_HANG_AFTER: so many calls return, the next one never does. NVML_RESET_AFTER: then it begins at 0 again.
+// NVML_PART: the device is a part of one. NVML_HELD: share of the time in which power holds the clock down.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <time.h>
@@ -63,7 +63,8 @@ int nvmlDeviceGetTotalEnergyConsumption(void*, unsigned long long* millijoules) 
   ++calls;
   if (number("NVML_HANG_AFTER", 1e9) < calls)
     for (;;) pause();
-  usleep(static_cast<useconds_t>(1000 * number("NVML_DELAY_MS", 0)));
+  if (calls % static_cast<int>(number("NVML_DELAY_EVERY", 1)) == 0)
+    usleep(static_cast<useconds_t>(1000 * number("NVML_DELAY_MS", 0)));
   if (const int refused = static_cast<int>(number("NVML_REFUSE", 0)); refused != 0) return refused;
   const std::int64_t period = static_cast<std::int64_t>(1e6 * number("NVML_PERIOD_MS", 20));
   const std::int64_t shown = now_ns() / period * period;

@@ -79,6 +79,10 @@ class Energy(TestCase):
             self.assertTrue(5 * 95 < span["joules"] < 6 * 700, spans)
         self.assertTrue(any(re.search(r"a call takes [4-9]\.", line) for line in run.log), run.log)
 
+    def test_a_call_that_is_held_up_now_and_then_changes_nothing(self):
+        run, _ = self.work(8, NVML_DELAY_MS=20, NVML_DELAY_EVERY=7)
+        self.assertGreater(sum("energy" in w for w in run.lines("window") if w["region"] == "total"), 3)
+
     def test_what_holds_the_clock_down(self):
         run, _ = self.work(5, NVML_HELD=0.3)
         shares = [w["clock_power"] for w in run.lines("window") if w["region"] == "total" and "clock_power" in w]
