@@ -410,8 +410,12 @@ void WindowRows::summarize(const Rows& rows, WindowSummary& out) const {
     s.device = device;
     s.window = out.window;
     s.phase = of.phase;
+    s.named_by = process ? NamedBy::kNobody : named_by_[region];
+    // A low figure is no mistake where the program itself reports its shapes, or where as much was executed.
+    const bool confirmed = s.named_by == NamedBy::kInterpreter ||
+                           (s.executed && s.executed->enough() && s.executed->flop < 2 * s.flop.value_or(0));
+    if (s.suspect.starts_with("mfu_below") && (confirmed || process)) s.suspect.clear();
     if (process) return;
-    s.named_by = named_by_[region];
     s.nested = nested_[region];
     if (!s.is_update() || s.flop_source != FlopSource::kLowerBound) return;
     s.mfu_lower = std::nullopt;

@@ -105,11 +105,7 @@ constexpr RuleIndex kOfArguments(for_arguments);
 constexpr RuleIndex kOfRole(for_role);
 
 bool stands_at(std::string_view piece, std::string_view text, std::size_t at) noexcept {
-  if (piece.size() > text.size() - at) return false;
-  for (std::size_t i = 0; i < piece.size(); ++i) {
-    if (lower(text[at + i]) != piece[i]) return false;
-  }
-  return true;
+  return std::ranges::equal(text.substr(at, piece.size()), piece, {}, lower);
 }
 
 bool is_in(std::string_view piece, std::string_view text, std::size_t from = 0) noexcept {

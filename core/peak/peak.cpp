@@ -20,17 +20,12 @@ bool is_word(char c) noexcept {
 }
 
 bool same_at(std::string_view text, std::size_t at, std::string_view piece) noexcept {
-  if (at > text.size() || text.size() - at < piece.size()) return false;
-  for (std::size_t i = 0; i < piece.size(); ++i) {
-    if (lower(text[at + i]) != lower(piece[i])) return false;
-  }
-  return true;
+  return at <= text.size() && std::ranges::equal(text.substr(at, piece.size()), piece, {}, lower, lower);
 }
 
 std::size_t find_folded(std::string_view text, std::string_view piece, std::size_t from = 0) noexcept {
-  for (std::size_t at = from; at + piece.size() <= text.size(); ++at) {
+  for (std::size_t at = from; at + piece.size() <= text.size(); ++at)
     if (same_at(text, at, piece)) return at;
-  }
   return std::string_view::npos;
 }
 

@@ -520,6 +520,18 @@ TEST_F(Executed, SizesThatAreDividedNameTensorParallelism) {
   EXPECT_EQ(r.suspect.find("parallel.tp"), std::string::npos) << r.suspect;
 }
 
+TEST_F(Executed, ALowFigureIsNoMistakeWhereAsMuchRan) {
+  for (const bool watched : {true, false})
+    for (const char* name : {"step batch=4 seq_len=256", "step batch=1 seq_len=8"}) {
+      start(MadeTransformer::config(), 1000 * kNsPerSecond, watched);
+      made_.flop_per_ns = 400;
+      in_range(name, [&] { made_.step(4, 256); });
+      const bool right = std::string(name).ends_with("256");
+      const std::string doubt = finish().suspect;
+      EXPECT_EQ(doubt.starts_with("mfu_below_0.1"), !(right && watched)) << name << ": " << doubt;
+    }
+}
+
 TEST_F(Executed, ABoundIsNotAboveTheTimeInWhichKernelsRan) {
   for (const double peak : {kPeak, kPeak / 1e6}) {
     start(MadeTransformer::config(R"("workload": {"phase": "prefill"})"));
