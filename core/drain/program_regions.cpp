@@ -50,6 +50,9 @@ void ProgramRegions::add_fact(const ProgramFact& fact) {
       return fact.shape.has(key) ? static_cast<double>(fact.shape.value[key]) : -1.0;
     };
     counted_.insert_or_assign(fact.model, PassFlop{value(ShapeWords::kBatch), value(ShapeWords::kSeqLen)});
+    if (fact.model < kFirstOnce || counted_.size() <= kMostCounted) return;
+    const auto oldest = counted_.upper_bound(fact.model);  // the numbers begin again one day
+    counted_.erase(oldest != counted_.end() ? oldest : counted_.lower_bound(kFirstOnce));
     return;
   }
   if (stopped_)

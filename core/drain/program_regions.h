@@ -28,8 +28,9 @@ namespace mfu {
 /// when they were launched. They go on to the detector until a fact makes an instance, which switches it off.
 class ProgramRegions {
  public:
-  static constexpr std::size_t kMostHeld = 1u << 17;        ///< records: 8 MiB
-  static constexpr std::uint32_t kFirstCounted = 1u << 16;  ///< models from here on have no config
+  static constexpr std::size_t kMostHeld = 1u << 17, kMostCounted = 1u << 13;  ///< records: 8 MiB; models: 1 MiB
+  static constexpr std::uint32_t kFirstCounted = 1u << 16;                     ///< models from here on have no config
+  static constexpr std::uint32_t kFirstOnce = 1u << 20;                        ///< and these are of one pass each
   static constexpr std::uint32_t kConfig = 1u << 24;  ///< times its config's number, while that may not be readable
 
   /// \param given the model of the user's config; nullptr: none. \param detected nullptr: no detector.

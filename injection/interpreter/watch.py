@@ -10,7 +10,7 @@ hooks of torch.optim report updates, and nothing else is reported.
 import sys
 
 if sys is None:  # for linters alone
-    from flop import ATTENTION, Measured, Traced
+    from flop import ATTENTION, Call, Measured, State, Traced, Unseen, shape_of
     from objects import (
         METHOD,
         NOTHING,
@@ -18,6 +18,7 @@ if sys is None:  # for linters alone
         attribute,
         code_of,
         code_within,
+        elements,
         every_module,
         first_two,
         gradient_of,
@@ -51,7 +52,10 @@ USED, MODEL, STOPPED, NOT_YET = range(4)  # kinds of tell()
 FIRST_MEASURED = 1 << 16  # numbers of models whose FLOP are counted here: one for each shape of its arguments
 RANKS = 1 << 8  # times the ranks that share the work of a model, beside its number
 OF_CONFIG = 1 << 24  # times the number of a config that the drain has not read yet: if it can be read, that counts
+FIRST_ONCE, MOST_ONCE = 1 << 20, 1 << 22  # numbers of single passes, whose FLOP are not those of others with these shapes
 MOST_MODELS, MOST_MEASURED = 64, 1024
+ALIKE, ALIKE_AGAIN = 3, 64  # passes with the same FLOP, until only one of so many is looked at
+CACHES = ("past_key_values", "cache_params")  # names of an argument
 EVENTS = ("PY_START", "PY_RETURN", "CALL", "C_RETURN")
 TOOLS = (3, 4)  # ids of sys.monitoring without a meaning
 LEARN_PASSES = 128  # outermost calls during which unknown modules are looked for
@@ -84,6 +88,16 @@ class Mark:
     """Lies with an autograd node as long as that lives."""
 
     __slots__ = ("__weakref__",)
+
+
+class Check:
+    """A pass whose FLOP are compared with those of an earlier one of these shapes."""
+
+    __slots__ = ("before", "number", "thread", "given", "keys")
+
+    def __init__(self, before, number, thread, given):
+        self.before, self.number, self.thread, self.given = before, number, thread, given
+        self.keys = None  # of its first call of attention
 
 
 class Watched:
@@ -198,7 +212,9 @@ class Watch:
         self.numbers, self.unsure, self.unread = {}, set(), set()  # models by config; those that may not be readable
         self.left, self.passes, self.steps, self.passes_before = LEARN_PASSES, 0, 0, -1
         self.models, self.measured = 0, FIRST_MEASURED - 1
-        self.measuring = None
+        self.measuring = self.checking = None
+        self.states, self.listening = {}, set()  # by number of a model: State; those whose calls of attention are looked at
+        self.once, self.calls = 0, {}  # of attention, by code object and offset: weak, Call
         self.capture = None  # (thread, facts) while a graph is made
         # Modules: weak; what their gradients were before a pass; the same of a pass that a backward pass has left out.
         self.trained, self.probed, self.passed = {}, {}, {}
@@ -310,15 +326,16 @@ class Watch:
             self.fail(fault)
 
     def on_call(self, code, offset, function, first):
-        if self.measuring is None or self.stopped:
-            return None
+        looks = self.measuring or self.checking
+        if looks is None or (looks is self.checking and looks.keys is not None) or self.stopped:
+            return None  # the first call of a pass that is compared says enough
         try:
             if type(function) is not type(len) or function.__name__ != ATTENTION:
                 return self.monitor.DISABLE  # of this place
-            if self.measuring.thread == self.ident():
+            if looks.thread == self.ident():
                 if len(self.attends) < MOST_CODES:
                     self.attends[id(code)] = self.ref(code)
-                self.attend(sys._getframe(1), offset, first)
+                self.attend(looks, sys._getframe(1), offset, first)
         except Exception as fault:
             self.fail(fault)
         return None
@@ -328,7 +345,7 @@ class Watch:
         if self.measuring is None or type(function) is not type(len) or function.__name__ != ATTENTION:
             return
         if not self.stopped and self.measuring.thread == self.ident():
-            asked()
+            self.measuring.attended()
 
     def search(self, on):
         if self.searching != on:
@@ -374,7 +391,7 @@ class Watch:
     def set_events(self, code, wanted):
         if self.layers is not None and id(code) in self.layers.codes:
             wanted |= self.events.PY_START | self.events.PY_RETURN
-        if self.measuring is not None and id(code) in self.attends:
+        if (self.measuring is not None or self.listening) and id(code) in self.attends:
             wanted |= self.events.CALL
         self.monitor.set_local_events(self.tool, code, wanted)
 
@@ -440,6 +457,8 @@ class Watch:
             self.look_at_gradients()
         elif end == PASS_END and self.measuring is not None and self.measuring.thread == self.ident():
             self.end_measuring(failed)
+        elif end == PASS_END and self.checking is not None and self.checking.thread == self.ident():
+            self.end_check(failed)
         if end == REPLAY:
             self.say(*subject)
         else:
@@ -517,9 +536,7 @@ class Watch:
         if type(more) is not dict:
             more = NOTHING
         batch, seq_len, tokens = self.shape(values, more)
-        cache = values.get("past_key_values")
-        if cache is None and more:
-            cache = more.get("past_key_values")
+        cache = next((one for at in (values, more) for one in map(at.get, CACHES) if one is not None), None)
         # torch.compile's own module has a property of that name.
         training = own(plain(module)["_modules"].get("_orig_mod") if compiled else module, "training") is True
         mode = (GRADIENTS if self.torch.is_grad_enabled() else 0) | (TRAINING if training else 0) | trainable
@@ -725,14 +742,25 @@ class Watch:
         cache = inner if inner is not None else cache
         if type(cache).__name__ == "DynamicCache":
             layers = own(cache, "layers")
-            keys = own(layers[0], "keys") if type(layers) is list and layers else None
-            return max(0, whole(keys.shape[-2])) if self.is_tensor(keys) and keys.dim() == 4 else 0
+            layers = layers if type(layers) is list else []
+            before = max((self.tokens_in(layer) for layer in layers), default=0)
+            if before >= 0:
+                return before
         seen, before = getattr(self.local, "cached", (None, 0))
         if seen is None or seen() is not cache:
             before = 0 if seq_len > 1 else -1  # a prompt of one token is rare, and a cache that was filled before is not
         after = before + seq_len if before >= 0 else -1
         self.local.cached = (self.ref(cache), after) if hasattr(cache, "__weakref__") else (None, 0)
         return before
+
+    def tokens_in(self, layer):
+        """Of a cache; -1: it keeps a state of one size, however many there were."""
+        seen, keys = own(layer, "cumulative_length"), own(layer, "keys")
+        if type(seen) is int:  # more than it keeps
+            return seen
+        if keys is None:
+            return 0 if "keys" in plain(layer) else -1
+        return max(0, whole(keys.shape[-2])) if self.is_tensor(keys) and keys.dim() == 4 else 0
 
     def is_tensor(self, value):
         kind = type(value)
@@ -793,7 +821,7 @@ class Watch:
             return 0
         found = self.refs.get(key)
         if found is not None and found[0]() is module:
-            return found[1]
+            return self.check(found[1], values)
         if self.measuring is not None or self.measured >= FIRST_MEASURED + MOST_MEASURED:
             return 0
         self.measured += 1
@@ -817,6 +845,38 @@ class Watch:
             for code in self.alive(self.attends):
                 self.set_events(code, self.monitor.get_local_events(self.tool, code))
         return self.measured
+
+    def check(self, number, values):
+        """The FLOP of a pass without gradients may depend on more than the shapes of its arguments, as on what the module
+        keeps of earlier tokens. \return the number of this model, or of this pass, whose FLOP follow at its end"""
+        state = self.states.get(number)
+        if state is None or self.measuring is not None or self.checking is not None or self.capture is not None:
+            return number
+        state.passes += 1
+        if state.alike >= ALIKE and state.passes % ALIKE_AGAIN:
+            return number
+        self.once = (self.once + 1) % MOST_ONCE
+        given = {(place, value) for place, value in enumerate(arguments(values)) if type(value) is int} if state.per_key else ()
+        self.checking = Check(state, FIRST_ONCE + self.once, self.ident(), given)
+        self.listen_to_attention(state, state.steady < ALIKE or state.passes % ALIKE_AGAIN == 0)
+        asked()  # before this pass
+        return self.checking.number
+
+    def end_check(self, failed):
+        check, self.checking = self.checking, None
+        state = check.before
+        forward = -1 if failed else state.forward_now(asked(), state.keys_of(check.given, check.keys))
+        state.alike = state.alike + 1 if state.forward == forward else 0
+        if state.alike >= ALIKE:
+            self.listen_to_attention(state, False)
+        self.say(PASS_WORK, 0, 0, check.number, forward, 0)
+
+    def listen_to_attention(self, state, on):
+        if state.per_key == 0 or (state in self.listening) == on:
+            return
+        (self.listening.add if on else self.listening.discard)(state)
+        for code in self.alive(self.attends):
+            self.set_events(code, self.monitor.get_local_events(self.tool, code) & ~self.events.CALL)
 
     @staticmethod
     def alive(refs):
@@ -894,9 +954,31 @@ class Watch:
             self.local.part = 0
             self.leave(frame, called)
 
-    def attend(self, frame, offset, query):
+    def attend(self, looks, frame, offset, query):
+        """`looks`: Measured, or Check."""
         with self.quiet():
-            self.count(self.measuring.attend, frame, offset, query)
+            if looks is self.measuring:
+                self.count(looks.attend, frame, offset, query)
+            else:
+                looks.keys = -1
+                _, key, _ = self.attention(frame, offset, query)
+                looks.keys = whole(shape_of(key)[-2]) if shape_of(key) is not None and type(key) is not Unseen else -1
+
+    def attention(self, frame, offset, query):
+        """(query, key, causal) of a call of scaled_dot_product_attention(). The key is Unseen where nothing says its shape."""
+        code = frame.f_code
+        found = self.calls.get((id(code), offset))
+        if found is None or found[0]() is not code:
+            if len(self.calls) >= MOST_CODES:
+                self.calls.clear()
+            found = self.calls[id(code), offset] = (self.ref(code), Call.at(code, offset))
+        call = found[1]
+        passed = call.passed(frame, ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")) if call is not None else {}
+        query = query if self.is_tensor(query) else passed.get("query")
+        shape, key = shape_of(query), passed.get("key")
+        if type(key) is Unseen and key.shape is not None and shape is not None and elements(key.shape) == elements(shape):
+            key = query  # the same values in another order
+        return query, key, passed.get("is_causal", False)
 
     def attention_begins(self, frame, called):
         """Of flash-attn and xformers: sequences x tokens x heads x width."""
@@ -923,6 +1005,8 @@ class Watch:
             else:
                 self.set_events(code, 0)
         forward, backward = measuring.finish() or (-1, -1)
+        if forward >= 0 and not measuring.gradients and (measuring.activations or measuring.per_key):
+            self.states[measuring.number] = State(measuring)
         self.say(PASS_WORK, 0, 0, measuring.number, forward, backward)
 
     # --- backward passes, updates and batches -----------------------------------------------------------------------

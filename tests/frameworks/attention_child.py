@@ -6,20 +6,23 @@ Prints a line for each, and exits with 1 where one is counted wrong, or is count
 import sys
 
 import torch
-from counts_child import PASS_WORK, facts, listen
+from counts_child import PASS_BEGIN, PASS_WORK, facts, listen
 from torch import nn
 from torch.nn.functional import scaled_dot_product_attention as attention
 
 BATCH, HEADS, TOKENS, KEYS, WIDTH = 2, 3, 10, 25, 8
-ALL, CACHE, CAUSAL, UNKNOWN = TOKENS * TOKENS, TOKENS * KEYS, TOKENS * (TOKENS + 1) // 2, None  # pairs
+ALL, CACHE, CAUSAL, PART = TOKENS * TOKENS, TOKENS * KEYS, TOKENS * (TOKENS + 1) // 2, TOKENS * (TOKENS + 4)  # pairs
+UNKNOWN = None
 
 
 class Attention(nn.Module):
     def __init__(self, call):
         super().__init__()
         self.project, self.call, self.dropout, self.causal = nn.Linear(WIDTH, WIDTH), call, 0.0, True
-        self.flag = False
+        self.flag, self.mask, self.at, self.layer = False, None, 4, 1
         self.plain = torch.randn(BATCH, HEADS, KEYS, WIDTH)
+        self.moved, self.six = torch.randn(BATCH, KEYS, HEADS, WIDTH), torch.randn(6, BATCH, HEADS, KEYS, WIDTH)
+        self.one_head, self.rows = torch.randn(BATCH, 1, KEYS, WIDTH), torch.arange(7)
         self.register_buffer("cache", torch.randn(BATCH, HEADS, KEYS, WIDTH))
 
     def forward(self, x):
@@ -60,13 +63,71 @@ WAYS = {
     "function of the key": (lambda m, q: attention(q, same(q), same(q)), ALL),
     "list that is made": (lambda m, q: attention(*[one.contiguous() for one in (q, q, q)], is_causal=True), UNKNOWN),
     "function of a cache": (lambda m, q: attention(q, same(m.cache), same(m.cache)), UNKNOWN),
-    "part of a cache": (lambda m, q: attention(q, m.cache[:, :, :TOKENS], m.cache[:, :, :TOKENS]), UNKNOWN),
-    "one of two keys": (lambda m, q: attention(q, q if m.causal else m.cache, q if m.causal else m.cache), UNKNOWN),
-    "one of two masks": (lambda m, q: attention(q, q, q, is_causal=m.causal if m.dropout else False), UNKNOWN),
-    "two flags": (lambda m, q: attention(q, q, q, is_causal=m.flag and m.causal), UNKNOWN),
+    "part of a cache": (lambda m, q: attention(q, m.cache[:, :, :TOKENS], m.cache[:, :, :TOKENS]), ALL),
+    "part of a cache up to a sum": (lambda m, q: attention(q, m.cache[:, :, : m.at + q.shape[2]], m.cache[:, :, : m.at + 10]), PART),
+    "part from behind": (lambda m, q: attention(q, m.cache[..., -TOKENS - 1 :, :], m.cache[..., -TOKENS - 1 :, :]), 11 * TOKENS),
+    "part by numbers": (lambda m, q: attention(q, m.six[m.layer][:, :, :14], m.six[m.layer][:, :, :14]), PART),
+    "part of a part, moved": (lambda m, q: attention(q, m.moved[:, :14].transpose(1, 2), m.moved[:, :14].transpose(1, 2)), PART),
+    "permuted and widened": (
+        lambda m, q: attention(q, m.moved.permute(0, 2, 1, 3)[:, :1].expand(-1, HEADS, -1, -1), m.cache.expand(-1, HEADS, -1, -1)),
+        CACHE,
+    ),
+    "heads for several queries": (
+        lambda m, q: attention(q, m.one_head.repeat_interleave(HEADS, dim=1), m.one_head.repeat_interleave(repeats=HEADS, dim=1)),
+        CACHE,
+    ),
+    "viewed": (
+        lambda m, q: attention(q, m.cache.view(BATCH, HEADS, -1, WIDTH), m.cache.flatten(0, 1).reshape(q.size(0), HEADS, -1, WIDTH)),
+        CACHE,
+    ),
+    "narrowed": (lambda m, q: attention(q, m.cache.narrow(2, 0, 14), m.cache.narrow(2, 0, length=14)), PART),
+    "further dimension": (lambda m, q: attention(q, m.cache[0].unsqueeze(0), m.cache[None, 1]), CACHE),
+    "rows by a tensor": (lambda m, q: attention(q, m.cache[:, :, m.rows], m.cache[:, :, m.rows]), UNKNOWN),
+    "part of a function": (lambda m, q: attention(q, same(q)[:, :, :5], same(q)[:, :, :5]), UNKNOWN),
+    "part of unknown length": (lambda m, q: attention(q, m.cache[:, :, : len(m.rows)], m.cache[:, :, : len(m.rows)]), UNKNOWN),
+    "one of two keys": (lambda m, q: attention(q, m.cache if m.flag else q, q if m.causal else m.cache), ALL),
+    "one of three keys": (lambda m, q: attention(q, q if m.flag else (m.cache if m.at else q), m.cache), CACHE),
+    "one of two masks": (lambda m, q: attention(q, q, q, is_causal=m.causal if m.dropout else False), ALL),
+    "two flags": (lambda m, q: attention(q, q, q, is_causal=m.flag and m.causal), ALL),
     "two flags and a key": (lambda m, q: attention(q, m.cache, m.cache, is_causal=m.flag and m.causal), CACHE),
-    "computed mask": (lambda m, q: attention(q, q, q, is_causal=m.causal and q.shape[2] > 1), UNKNOWN),
+    "computed mask": (lambda m, q: attention(q, q, q, is_causal=m.causal and q.shape[2] > 1), CAUSAL),
+    "one of two keys, later": (lambda m, q: attention(q, m.cache if m.flag else q, q) + 0, ALL),
+    "one of three keys, later": (lambda m, q: attention(q, q if m.flag else (m.cache if m.at else q), m.cache) + 0, CACHE),
+    "one of two masks, later": (lambda m, q: attention(q, q, q, is_causal=m.causal if not m.dropout else False) + 0, CAUSAL),
+    "no mask": (lambda m, q: attention(q, q, q, is_causal=m.mask is None and not m.flag), CAUSAL),
+    "one of two keys, by a function": (lambda m, q: attention(q, q if bool(m.causal) else m.cache, q) + 0, UNKNOWN),
+    "one of two keys, within two": (lambda m, q: attention(q, m.cache if bool(m.flag) else (q if m.causal else m.cache), q) + 0, UNKNOWN),
+    "one of two masks, by a function": (lambda m, q: attention(q, q, q, is_causal=bool(m.causal) and m.flag) + 0, UNKNOWN),
+    "one of two keys, one call for each": (lambda m, q: attention(q, q if bool(m.flag) else m.cache, m.cache), CACHE),
 }
+
+
+class Keeper(nn.Module):
+    """Keeps the keys of earlier calls, which no argument shows."""
+
+    def __init__(self, grows):
+        super().__init__()
+        self.project, self.keys, self.filled, self.grows = nn.Linear(WIDTH, WIDTH), torch.randn(BATCH, HEADS, 999, WIDTH), KEYS, grows
+
+    def forward(self, x, start=0):
+        keys = self.keys[:, :, : self.filled]
+        self.filled += self.grows
+        return attention(self.project(x), keys, keys)
+
+
+@torch.no_grad()
+def kept_keys(grows, says, passes=150):
+    """\return each pass had its own FLOP; whether all had a number of a model, at the end"""
+    module = Keeper(grows)
+    facts.clear()
+    for place in range(passes):
+        if place == passes // 2 and grows:  # the next prompt
+            module.filled = KEYS
+        module(torch.randn(BATCH, HEADS, 1, WIDTH), module.filled - 2 if says else 7)
+    work = {fact[3]: fact[4] for fact in facts if fact[0] == PASS_WORK}
+    numbers = [fact[3] for fact in facts if fact[0] == PASS_BEGIN]
+    true = [2 * BATCH * HEADS * WIDTH * (WIDTH + 2 * (KEYS + place % (passes // 2) * grows)) for place in range(passes)]
+    return [work[number] for number in numbers] == true, len({*numbers}) < passes // 10
 
 
 def main():
@@ -82,7 +143,12 @@ def main():
         wanted = [(project + flop, project + 2 * flop) if pairs else (-1, -1)]
         wrong += found != wanted
         print("ok  " if found == wanted else f"FAIL {found}, true {wanted}", way)
-    print(f"{len(WAYS) - wrong} passed, {wrong} failed")
+    for grows, says in ((1, True), (1, False), (0, False)):
+        found = kept_keys(grows, says)
+        wrong += found != (True, grows == 0)
+        words = f"kept keys, {'more' if grows else 'as many'} in each pass{', as an argument says' if says else ''}"
+        print("ok  " if found == (True, grows == 0) else f"FAIL {found}", words)
+    print(f"{len(WAYS) + 3 - wrong} passed, {wrong} failed")
     return 1 if wrong else 0
 
 

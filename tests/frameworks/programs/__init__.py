@@ -86,6 +86,12 @@ def t5_attention(shape):
     return 4 * 2 * 8 * 64 * shape["batch"] * pairs * shape.get("passes", 1)
 
 
+def kept_attention(shape):
+    """Four layers of width 512: all pairs of a prompt's tokens up to each, and of a token and those before it."""
+    new = shape["seq_len"]
+    return 4 * 4 * 512 * shape["batch"] * (new * (new + 1) // 2 + new * shape["context"])
+
+
 def train(model, dimensions, **more):
     words = [HERE / "train.py", "--config", MODELS / model]
     return Program(words, ["-c", str(MODELS / model)], model=dimensions, detected={"step": 4}, **more)
@@ -255,6 +261,7 @@ PROGRAMS = {
     "handmade": odd("handmade", model=None),
     "recurrent": odd("recurrent", model=None),
     "by-hand": odd("by-hand", model=None),
+    "kept": odd("kept", model=None, unseen=kept_attention),
     "seq2seq": odd("seq2seq", model=None, unseen=t5_attention, allowed=(COUNTED + "it needs encoder_len",)),
     "loss-network": odd("loss-network", model=None),
     "pictures": odd("pictures", model=None, allowed=(COUNTED + "it needs images",)),

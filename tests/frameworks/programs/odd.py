@@ -1,4 +1,4 @@
-"""Training loops that are no plain one: odd.py gan|shared|critic|distill|rl|lengths|closure|embed|processor|handmade|recurrent|by-hand|seq2seq|pictures|loss-network. The ranges note what they do, and hold their shape."""
+"""Training loops that are no plain one: odd.py gan|shared|critic|distill|rl|lengths|closure|embed|processor|handmade|recurrent|by-hand|kept|seq2seq|pictures|loss-network. The ranges note what they do, and hold their shape."""
 
 import sys
 
@@ -272,6 +272,55 @@ def by_hand():
                     model(torch.randn(64, WIDTH).cuda())
 
 
+class Kept(nn.Module):
+    """Attention to all tokens so far, which it keeps itself, as the first implementations of Llama do."""
+
+    def __init__(self):
+        super().__init__()
+        self.parts, self.out = nn.Linear(WIDTH, 3 * WIDTH, bias=False), nn.Linear(WIDTH, WIDTH, bias=False)
+        kept = torch.zeros(4, 512, 8, WIDTH // 8, device="cuda", dtype=torch.bfloat16)
+        self.keys, self.values = kept, kept.clone()
+
+    def forward(self, x, start):
+        batch, length = x.shape[:2]
+        query, key, value = (part.view(batch, length, 8, -1) for part in self.parts(x).chunk(3, -1))
+        self.keys[:batch, start : start + length] = key
+        self.values[:batch, start : start + length] = value
+        y = nn.functional.scaled_dot_product_attention(
+            query.transpose(1, 2),
+            self.keys[:batch, : start + length].transpose(1, 2),
+            self.values[:batch, : start + length].transpose(1, 2),
+            is_causal=length > 1,
+        )
+        return x + self.out(y.transpose(1, 2).flatten(2))
+
+
+class Decoder(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed, self.head = nn.Embedding(1000, WIDTH), nn.Linear(WIDTH, 1000, bias=False)
+        self.layers = nn.ModuleList(Kept() for _ in range(4))
+
+    def forward(self, words, start):
+        x = self.embed(words)
+        for layer in self.layers:
+            x = layer(x, start)
+        return self.head(x[:, -1:])
+
+
+@torch.inference_mode()
+def kept():
+    """Nothing that a pass is given says how many keys there are."""
+    model = Decoder().cuda().bfloat16().eval()
+    for length in (48, 96, 48):
+        words, start = tokens(4, length), 0
+        for _ in range(40):
+            with range_of("forward", batch=4, seq_len=words.shape[1], context=start):
+                model(words, start)
+            start += words.shape[1]
+            words = words[:, :1]
+
+
 def seq2seq():
     """A config does not say how many tokens the encoder reads. While the decoder generates, its encoder does not run."""
     config = T5Config(vocab_size=1000, d_model=WIDTH, d_kv=64, d_ff=1024, num_layers=2, num_heads=8, decoder_start_token_id=0)
@@ -349,6 +398,7 @@ def loss_network():
     "handmade": handmade,
     "recurrent": recurrent,
     "by-hand": by_hand,
+    "kept": kept,
     "seq2seq": seq2seq,
     "pictures": pictures,
     "loss-network": loss_network,
