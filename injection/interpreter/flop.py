@@ -11,6 +11,7 @@ if sys is None:  # for linters alone
         elements,
         every_module,
         expression,
+        is_scripted,
         kinds_of_module,
         local,
         matrices_of,
@@ -29,6 +30,7 @@ PRODUCTS = {"linear": 0, "matmul": 0, "mm": 0, "bmm": 0, "addmm": 1, "baddbmm": 
 PRODUCTS.update({"conv_transpose1d": 0, "conv_transpose2d": 0, "conv_transpose3d": 0, "einsum": 1})
 PRODUCTS.update({"_scaled_mm": 0, "_grouped_mm": 0, "grouped_mm": 0})
 OTHER_PRODUCTS = ("tensordot", "addbmm", "multi_dot", "bilinear", "lstm", "gru")
+NOT_CUBLAS = ("conv", "attention", "lstm", "gru", "rnn")  # in the text of a graph of TorchScript
 INSIDE = ("tag_activation_checkpoint", "wrap_activation_checkpoint", "wrap", "invoke_subgraph")  # of a part of the graph
 MOST_UNSEEN = 0.05  # of a model's matrices, by elements: above it, its FLOP are not known
 ATTENTION = "scaled_dot_product_attention"
@@ -312,6 +314,10 @@ class Measured:
         self.keys, self.per_key = None, 0  # of attention to a cache: its tokens, FLOP for each of them
         self.places = {}  # of matrices by their id: module, name
         self.traced = False  # what was traced ran
+        # Of TorchScript cuBLAS alone shows products: how many a backward pass has of them is not known.
+        self.scripted = is_scripted(module)
+        if self.scripted and (self.gradients or any(name in str(module.inlined_graph) for name in NOT_CUBLAS)):
+            self.whole = False
         self.look_at(module)
         asked()  # before this pass
 
@@ -503,7 +509,7 @@ class Measured:
         self.backward += 2 * self.activations * self.gradients
         # Where cuBLAS was asked for these products and no other, a module that did not run made none: an encoder, while its
         # decoder generates.
-        every = self.all_asked and not self.activations
+        every = self.scripted or (self.all_asked and not self.activations)
         unseen = self.parameters.keys() - self.seen
         unseen = sum(self.parameters[one] for one in unseen if one[0] in self.called or not every)
         if not self.whole or not self.forward or unseen > MOST_UNSEEN * sum(self.parameters.values()):

@@ -197,13 +197,20 @@ def every_module(module):
         if one is None or id(one) in found:
             continue
         found[id(one)] = one
-        waiting += (plain(one).get("_modules") or {}).values()
+        values = plain(one)
+        waiting += (values.get("_modules") or {}).values()
+        waiting.append(values.get("_actual_script_module"))  # of a module that TorchScript traced
     return found.values()
 
 
 def kinds_of_module(*names):
     nn = sys.modules["torch"].nn
     return tuple(kind for kind in (getattr(nn, name, None) for name in names) if kind is not None)
+
+
+def is_scripted(module):
+    """TorchScript runs it, and Python none of its modules."""
+    return any(kind.__name__ == "ScriptModule" and kind.__module__ == "torch.jit._script" for kind in type(module).__mro__)
 
 
 def layers_of(module):
@@ -228,7 +235,7 @@ def unwrapped(module):
     while True:
         parts = plain(module).get("_modules") or {}
         # Never ask an object of the program whether it is true: that calls its __len__.
-        inner = next((parts[name] for name in ("_orig_mod", "module", "base_model") if parts.get(name) is not None), None)
+        inner = next((parts[name] for name in ("_orig_mod", "module", "base_model") if name in parts), None)
         if inner is None or len(parts) != 1:
             return module
         module = inner

@@ -23,6 +23,7 @@ if sys is None:  # for linters alone
         first_two,
         gradient_of,
         innermost,
+        is_scripted,
         layers_of,
         maker,
         module_of,
@@ -477,7 +478,7 @@ class Watch:
         module = receiver(frame)
         if type(module).__module__ == "torch.nn.modules.loss":
             return
-        if own(module, "_compiled_call_impl") is not None:
+        if own(module, "_compiled_call_impl") is not None or is_scripted(module):
             if called.end is None:
                 self.compiled = True
                 called.call = True
@@ -522,7 +523,7 @@ class Watch:
         with self.quiet():
             found = self.about(module) if self.tracing() is None else None
             if found is None:
-                self.stack()[-1] = (watched, None, 0)
+                self.stack()[-1] = (watched, None, id(module))
                 return
             self.report_pass(module, found, values, function)
         watched.outer += 1
@@ -694,7 +695,7 @@ class Watch:
         # A config does not say what is frozen or another rank's, so that the products are counted where they run.
         counted = (any(trains) and not all(trains)) or shares(module)
         number = 0 if counted else self.number_of(inside, own(inside, "config"))
-        compiled = (plain(module).get("_modules") or NOTHING).get("_orig_mod") is not None
+        compiled = "_orig_mod" in (plain(module).get("_modules") or NOTHING)
         found = self.known[id(module)] = (self.ref(module), TRAINABLE if any(trains) else 0, number, compiled)
         return found
 
