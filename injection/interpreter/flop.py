@@ -7,6 +7,7 @@ import sys
 if sys is None:  # for linters alone
     from objects import (
         NOTHING,
+        Several,
         arguments,
         elements,
         every_module,
@@ -40,8 +41,8 @@ OF_NUMBERS.update({"<": int.__lt__, "<=": int.__le__, "==": int.__eq__, "!=": in
 SAME_SHAPE = ("contiguous", "to", "type_as", "float", "half", "bfloat16", "clone", "detach", "cuda", "type")
 # Methods of a tensor that give it another shape: names of their arguments.
 SHAPING = {"transpose": ("dim0", "dim1"), "unsqueeze": ("dim",), "squeeze": ("dim",), "size": ("dim",)}
-SHAPING.update({"repeat_interleave": ("repeats", "dim"), "flatten": ("start_dim", "end_dim"), "narrow": ("dim", "start", "length")})
-SHAPING.update({"permute": ("dims",), "view": ("size",), "reshape": ("shape",), "expand": ("size",)})
+SHAPING.update({"repeat_interleave": ("repeats", "dim"), "flatten": ("start_dim", "end_dim")})
+SHAPING.update({"narrow": ("dim", "start", "length"), "permute": ("dims",), "view": ("size",), "reshape": ("shape",), "expand": ("size",)})
 
 
 class Traced:
@@ -68,32 +69,33 @@ class Traced:
 
     def add_nodes(self, module, given, forward=1, backward=True):
         """`given`: for each input the arguments that it is, or is made of."""
-        given, made_of = iter(given), {}
+        given, made_of, reached = iter(given), {}, reached_backward(module) if backward else ()
         for node in module.graph.nodes:
             inputs = node.all_input_nodes
             if node.op == "placeholder":
                 made_of[node.name] = next(given, frozenset())
             elif any(kind.__name__ == "HigherOrderOperator" for kind in type(node.target).__mro__):
-                self.add_inner(node, plain(module)["_modules"], made_of)
-            elif node.op.startswith("call") and self.add_node(node, made_of, forward, backward):
+                self.add_inner(node, plain(module)["_modules"], made_of, node in reached)
+            elif node.op.startswith("call") and self.add_node(node, made_of, forward, node in reached or not forward):
                 continue
             elif len(inputs) == 1:
                 made_of[node.name] = made_of.get(inputs[0].name, frozenset())
 
-    def add_inner(self, node, graphs, made_of):
+    def add_inner(self, node, graphs, made_of, backward):
         """An operator around further graphs."""
         inside = [graphs[one.target] for one in node.all_input_nodes if one.op == "get_attr" and one.target in graphs]
         given = [made_of.get(one.name, frozenset()) for one in node.all_input_nodes if one.op != "get_attr"]
         if node.target.__name__ in INSIDE:
-            self.add_nodes(inside[0], given)
+            self.add_nodes(inside[0], given, backward=backward)
         elif node.target.__name__ == "autograd_function_apply":  # its backward pass is written down
             self.add_nodes(inside[0], given, backward=False)
-            self.add_nodes(inside[1], (), forward=0)
+            if backward:
+                self.add_nodes(inside[1], (), forward=0, backward=False)
         elif node.target.__name__ == "flex_attention":
             query, key = (local(one.meta["example_value"]) for one in node.args[:2])
             causal = is_causal_mask(inside[-1])
             self.whole = self.whole and causal is not None
-            self.attend(query, key, causal)
+            self.attend(query, key, causal, backward)
         elif any(one.op.startswith("call") and product_of(one) for graph in inside for one in graph.graph.nodes):
             self.whole = False  # which of them run is not known
 
@@ -104,7 +106,7 @@ class Traced:
         if name == ATTENTION:
             given = {**dict(zip(("query", "key", "value", "attn_mask", "dropout_p", "is_causal"), values)), **node.kwargs}
             query, key = (local(given[one].meta["example_value"]) for one in ("query", "key"))
-            self.attend(query, key, given.get("is_causal") is True)
+            self.attend(query, key, given.get("is_causal") is True, backward)
         elif first is not None:
             given, weight = (one.meta["example_value"] for one in values[first : first + 2])
             of_given, of_weight, out = map(local, (given, weight, node.meta["example_value"]))
@@ -124,9 +126,10 @@ class Traced:
             return False
         return True
 
-    def attend(self, query, key, causal):
+    def attend(self, query, key, causal, backward):
         *batch, tokens, width = sizes_of(query)
-        self.attention.append(([*batch, width, tokens], expression(key.shape[-2]), causal is True, query.requires_grad))
+        gradients = backward and query.requires_grad is True
+        self.attention.append(([*batch, width, tokens], expression(key.shape[-2]), causal is True, gradients))
 
     def values(self, given):
         """A function of a size: its value in a call with these arguments, -1 where they do not say it."""
@@ -510,6 +513,10 @@ class Measured:
         # Where cuBLAS was asked for these products and no other, a module that did not run made none: an encoder, while its
         # decoder generates.
         every = self.scripted or (self.all_asked and not self.activations)
+        if type(self.module()) is Several:  # a function may reach modules that it does not call
+            ran = [{id(inner) for inner in every_module(ref())} for ref in self.module().modules]
+            ran = set().union(*(inside for inside in ran if any(place[0] in inside for place in self.seen)))
+            self.parameters = {place: count for place, count in self.parameters.items() if place[0] in ran}
         unseen = self.parameters.keys() - self.seen
         unseen = sum(self.parameters[one] for one in unseen if one[0] in self.called or not every)
         if not self.whole or not self.forward or unseen > MOST_UNSEEN * sum(self.parameters.values()):
@@ -524,7 +531,8 @@ class State:
         self.forward, self.everything = measured.forward, measured.everything
         self.keys, self.per_key = measured.keys, measured.per_key
         self.passes = self.alike = 0  # that came after it; that had as many FLOP
-        self.differs, self.steady = None, 0  # numbers among the arguments, and how many keys more there are; passes in which it held
+        # Numbers among the arguments, and how many more keys there are; the passes in which that held.
+        self.differs, self.steady = None, 0
 
     def keys_of(self, given, keys):
         """Tokens in the cache: as a call of attention shows them or, where one was not looked at, as a number among the arguments
@@ -608,7 +616,7 @@ def part_of(thing, place):
         elif type(one) is int and given:
             given.pop(0)
             named -= 1
-        elif type(one) is slice and given and all(bound is None or type(bound) is int for bound in (one.start, one.stop, one.step)):
+        elif type(one) is slice and given and {type(one.start), type(one.stop), type(one.step)} <= {int, type(None)}:
             sizes.append(len(range(whole(given.pop(0)))[one]))
             named -= 1
         else:  # by a tensor, a mask or a number that is not known
@@ -663,6 +671,24 @@ def shaped(thing, name, shape, first=None, second=None, third=None):
         every, sizes = elements(shape), first if type(first) in (tuple, list) else [first]
         shape = [size if size != -1 else every // -elements(sizes) for size in sizes]
     return Shaped(thing, shape) if all(type(size) is int for size in shape) else Unseen()
+
+
+def reached_backward(module):
+    """Nodes of a graph that gradients of its results come to."""
+    found, waiting = set(), [node for node in module.graph.nodes if node.op == "output"]
+    while waiting:
+        node = waiting.pop()
+        if node not in found:
+            found.add(node)
+            waiting += [one for one in node.all_input_nodes if has_gradient(one.meta.get("example_value"))]
+    return found
+
+
+def has_gradient(value):
+    """\return True also where it is not known"""
+    if type(value) in (tuple, list):
+        return any(map(has_gradient, value))
+    return getattr(value, "requires_grad", value is None) is True
 
 
 def product_of(node):

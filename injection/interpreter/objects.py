@@ -97,9 +97,16 @@ def reached_by(function):
     return found
 
 
+class Several:
+    """Modules that a function calls, weak."""
+
+    def __init__(self, modules):
+        self.modules = [sys.modules["_weakref"].ref(module) for module in modules]
+
+
 def module_of(function, values, torch):
-    """The module whose method a function is, or the only one with parameters among its arguments, the values of its object, and
-    what it and the functions that it calls reach. \return module, whether the function is its forward(); None, False"""
+    """The module whose method a function is, or those with parameters among its arguments, the values of its object, and what it
+    and the functions that it calls reach. \return module, or a tuple of several, or None; whether the function is its forward()"""
     given = [one for one in arguments(values) if issubclass(type(one), torch.nn.Module)]
     owner = function.__self__ if type(function) is METHOD else None
     first = owner if owner is not None else next(iter(given), None)
@@ -121,8 +128,9 @@ def module_of(function, values, torch):
                 found[id(one)] = one
         elif type(one) is FUNCTION:
             waiting += reached_by(innermost(maker(one, methods=True)))
-    found = [*found.values()]
-    return (found[0], False) if len(found) == 1 else (None, False)
+    inside = {id(inner) for one in found.values() for inner in every_module(one) if inner is not one}
+    found = [one for number, one in sorted(found.items()) if number not in inside]
+    return (found[0] if len(found) == 1 else tuple(found) or None, False)
 
 
 def local(tensor):
@@ -198,6 +206,8 @@ def every_module(module):
             continue
         found[id(one)] = one
         values = plain(one)
+        if type(one) is Several:
+            waiting += [ref() for ref in one.modules]
         waiting += (values.get("_modules") or {}).values()
         waiting.append(values.get("_actual_script_module"))  # of a module that TorchScript traced
     return found.values()

@@ -14,6 +14,7 @@ if sys is None:  # for linters alone
     from objects import (
         METHOD,
         NOTHING,
+        Several,
         arguments,
         attribute,
         code_of,
@@ -219,6 +220,7 @@ class Watch:
         self.capture = None  # (thread, facts) while a graph is made
         # Modules: weak; what their gradients were before a pass; the same of a pass that a backward pass has left out.
         self.trained, self.probed, self.passed = {}, {}, {}
+        self.several = {}  # by the ids of the modules
         self.results = {}  # of passes that no backward pass has followed: weak
         self.backward_on, self.again = None, False  # the thread that waits for a backward pass; gradients have gradients
         # While no optimizer was seen: the module whose gradients are zeroed; whether there are some; whether they are in use.
@@ -539,7 +541,9 @@ class Watch:
         batch, seq_len, tokens = self.shape(values, more)
         cache = next((one for at in (values, more) for one in map(at.get, CACHES) if one is not None), None)
         # torch.compile's own module has a property of that name.
-        training = own(plain(module)["_modules"].get("_orig_mod") if compiled else module, "training") is True
+        inside = [plain(module)["_modules"]["_orig_mod"] if compiled else module]
+        inside = every_module(module) if type(module) is Several else inside
+        training = any(own(one, "training") is True for one in inside)
         mode = (GRADIENTS if self.torch.is_grad_enabled() else 0) | (TRAINING if training else 0) | trainable
         # A frozen module that hands gradients on to what it was given, as a loss network: no config says so. It has a number
         # that is no object's, since its passes without gradients are not trained.
@@ -587,6 +591,8 @@ class Watch:
         module, forward = known() if known is not None else None, False
         if module is None or any(issubclass(type(one), self.torch.nn.Module) and one is not module for one in arguments(values)):
             module, forward = module_of(function, values, self.torch)
+            if type(module) is tuple:
+                module = self.several_of(module)
         if module is not None and (forward or known is not None):
             self.local.function = id(frame)
             self.pass_begins(frame, called, module, None if forward else innermost(function), values)
@@ -595,6 +601,16 @@ class Watch:
             self.listen_to_parts()
         elif known is None:
             self.know_function(frame, False)
+
+    def several_of(self, modules):
+        """The same object for the same modules."""
+        key = tuple(map(id, modules))
+        found = self.several.get(key)
+        if found is None or any(ref() is not module for ref, module in zip(found.modules, modules)):
+            if len(self.several) >= MOST_MODELS:
+                return None
+            found = self.several[key] = Several(modules)
+        return found
 
     def function_ends(self, frame, called, value=None):
         if getattr(self.local, "function", 0) == id(frame):
@@ -683,7 +699,7 @@ class Watch:
         found = self.known.get(id(module))
         if found is not None and found[0]() is module:
             return found
-        if not issubclass(type(module), self.torch.nn.Module):
+        if type(module) is not Several and not issubclass(type(module), self.torch.nn.Module):
             return None
         if len(self.known) > MOST_CODES:
             self.known.clear()
