@@ -42,7 +42,8 @@ SAME_SHAPE = ("contiguous", "to", "type_as", "float", "half", "bfloat16", "clone
 # Methods of a tensor that give it another shape: names of their arguments.
 SHAPING = {"transpose": ("dim0", "dim1"), "unsqueeze": ("dim",), "squeeze": ("dim",), "size": ("dim",)}
 SHAPING.update({"repeat_interleave": ("repeats", "dim"), "flatten": ("start_dim", "end_dim")})
-SHAPING.update({"narrow": ("dim", "start", "length"), "permute": ("dims",), "view": ("size",), "reshape": ("shape",), "expand": ("size",)})
+SHAPING.update({"narrow": ("dim", "start", "length"), "permute": ("dims",)})
+SHAPING.update({"view": ("size",), "reshape": ("shape",), "expand": ("size",)})
 
 
 class Traced:

@@ -106,7 +106,7 @@ class Several:
 
 def module_of(function, values, torch):
     """The module whose method a function is, or those with parameters among its arguments, the values of its object, and what it
-    and the functions that it calls reach. \return module, or a tuple of several, or None; whether the function is its forward()"""
+    and the functions that it calls reach. \return module, a tuple of several, or None; whether the function is its forward()"""
     given = [one for one in arguments(values) if issubclass(type(one), torch.nn.Module)]
     owner = function.__self__ if type(function) is METHOD else None
     first = owner if owner is not None else next(iter(given), None)
