@@ -32,6 +32,10 @@ PRODUCTS.update({"conv_transpose1d": 0, "conv_transpose2d": 0, "conv_transpose3d
 PRODUCTS.update({"_scaled_mm": 0, "_grouped_mm": 0, "grouped_mm": 0})
 OTHER_PRODUCTS = ("tensordot", "addbmm", "multi_dot", "bilinear", "lstm", "gru")
 NOT_CUBLAS = ("conv", "attention", "lstm", "gru", "rnn")  # in the text of a graph of TorchScript
+# Autograd's nodes of products: the place of their first matrix, attributes with the sizes of both.
+PRODUCT_NODES = {"AddmmBackward0": (1, "_saved_mat1_sym_sizes", "_saved_mat2_sym_sizes"), "BmmBackward0": (0,)}
+PRODUCT_NODES.update({"MmBackward0": (0, "_saved_self_sym_sizes", "_saved_mat2_sym_sizes"), "BaddbmmBackward0": (1,)})
+MOST_NODES = 1 << 15
 INSIDE = ("tag_activation_checkpoint", "wrap_activation_checkpoint", "wrap", "invoke_subgraph")  # of a part of the graph
 MOST_UNSEEN = 0.05  # of a model's matrices, by elements: above it, its FLOP are not known
 ATTENTION = "scaled_dot_product_attention"
@@ -302,14 +306,16 @@ class Measured:
     """The matrix products of one pass, while it runs: FLOP forward and backward. A matrix is known by its module and name:
     what shards parameters puts others there while the module runs."""
 
-    def __init__(self, watch, module, number, key, gradients):
+    def __init__(self, watch, module, number, key, gradients, parts=False):
         self.watch, self.number, self.key, self.thread = watch, number, key, watch.ident()
         self.gradients = gradients != 0
         self.module = watch.ref(module)
+        self.parts = parts  # of the module may be all that runs
         self.forward = self.backward = 0
         # FLOP forward: of products that no module with a matrix makes, as in hand-written attention; of all that were asked
         # for since the last such module returned.
         self.activations = self.asked = 0
+        self.linear = self.linear_backward = 0  # of forward and backward: what modules made that multiply by one matrix
         # Modules with matrices that ran; whether cuBLAS was asked for the product of each that is known.
         self.called, self.all_asked = set(), True
         self.parameters, self.seen, self.codes = {}, set(), {}  # elements of matrices; code objects
@@ -334,7 +340,7 @@ class Measured:
                 continue
             inside = matrices_of(one)
             matrices.update(((id(one), name), matrix) for name, matrix in inside)
-            code = watch.code_of(one) if inside else None
+            code = watch.code_of(one) if inside or self.parts else None
             if code is not None:
                 self.codes[id(code)] = code
         self.parameters = {place: one.numel() for place, one in matrices.items() if id(one) not in tables}
@@ -416,6 +422,8 @@ class Measured:
         """`gradients`: 1 for that of a matrix that trains, and 1 for that of its input where it needs one."""
         self.add_forward(forward)
         self.backward += forward * gradients
+        self.linear += forward
+        self.linear_backward += forward * gradients
 
     def add_forward(self, forward):
         self.forward += forward
@@ -504,19 +512,35 @@ class Measured:
         for sizes, keys, causal, gradients in traced.attention:
             self.add_pairs([*map(value_of, sizes)], value_of(keys), causal, gradients)
 
-    def finish(self):
-        """(FLOP forward, backward), None where they are not known."""
+    def parts_that_ran(self):
+        """Ids of the modules that are inside of one that was called, or in what was traced."""
+        module = self.module()
+        ran = {place[0] for place in self.seen}
+        for one in every_module(module):
+            if id(one) in self.called:
+                ran.update(map(id, every_module(one)))
+        parts = [ref() for ref in module.modules] if type(module) is Several else (plain(module).get("_modules") or {}).values()
+        for part in parts if self.traced else ():
+            inside = {*map(id, every_module(part))}
+            ran |= inside if inside & ran else set()
+        return ran
+
+    def finish(self, nodes):
+        """`nodes`: of autograd, of the result. \return FLOP forward and backward, None where they are not known"""
         self.activations += self.asked + self.products()
         if self.traced:
             self.activations, self.all_asked = 0, False
         self.forward += self.activations
-        self.backward += 2 * self.activations * self.gradients
+        if self.activations and self.gradients:
+            products, backward = products_of_graph(nodes)
+            # Where autograd has each product that was seen, it knows which gradients they have. Else both operands' are assumed.
+            seen = products == self.linear + self.activations
+            self.backward += backward - self.linear_backward if seen else 2 * self.activations
         # Where cuBLAS was asked for these products and no other, a module that did not run made none: an encoder, while its
         # decoder generates.
         every = self.scripted or (self.all_asked and not self.activations)
-        if type(self.module()) is Several:  # a function may reach modules that it does not call
-            ran = [{id(inner) for inner in every_module(ref())} for ref in self.module().modules]
-            ran = set().union(*(inside for inside in ran if any(place[0] in inside for place in self.seen)))
+        if self.parts:
+            ran = self.parts_that_ran()
             self.parameters = {place: count for place, count in self.parameters.items() if place[0] in ran}
         unseen = self.parameters.keys() - self.seen
         unseen = sum(self.parameters[one] for one in unseen if one[0] in self.called or not every)
@@ -550,6 +574,31 @@ class State:
         if self.per_key and (keys is None or keys < 0):
             return -1
         return self.forward + everything - self.everything + (self.per_key * (keys - self.keys) if self.per_key else 0)
+
+
+def products_of_graph(nodes):
+    """(FLOP of the matrix products that autograd keeps, FLOP of the gradients that those need)"""
+    seen, waiting, forward, backward = {*nodes}, [*nodes], 0, 0
+    while waiting and len(seen) < MOST_NODES:
+        node = waiting.pop()
+        inputs, name = node.next_functions, node.name()
+        for one, _ in inputs:
+            if one is not None and one not in seen:
+                seen.add(one)
+                waiting.append(one)
+        if name not in PRODUCT_NODES:
+            continue
+        first, *sizes = PRODUCT_NODES[name]
+        operands = inputs[first : first + 2]
+        if sizes:
+            one, other = (getattr(node, size) for size in sizes)
+            flop = 2 * one[0] * one[1] * other[1]
+        else:  # what is summed over is a dimension of an operand
+            shapes = [one._input_metadata[at].shape if one is not None else None for one, at in operands]
+            flop = 2 * elements(node._input_metadata[0].shape) * (shapes[0][-1] if shapes[0] is not None else shapes[1][-2])
+        forward += flop
+        backward += flop * sum(one is not None for one, _ in operands)
+    return forward, backward
 
 
 def sizes_of_einsum(equation, first, second, of_first, of_second):

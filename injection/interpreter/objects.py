@@ -133,6 +133,44 @@ def module_of(function, values, torch):
     return (found[0] if len(found) == 1 else tuple(found) or None, False)
 
 
+def parts_called(code, module):
+    """Parts of a module that one of its methods calls, where that are several, one after the other, and no other method in
+    between, and no function with one of them, which may call them in a loop. Else none."""
+    dis = sys.modules.get("dis")
+    if dis is None or code.co_flags & 0x2A0 or code.co_argcount == 0:
+        return ()
+    called, between, owner = [], False, code.co_varnames[0]
+    holder = given = None  # the module whose attribute comes next; the one that an expression ended with
+    for one in dis.get_instructions(code):
+        does, value = one.opname, one.argval
+        part = None
+        if does.startswith("JUMP_BACKWARD"):
+            return ()
+        if does not in ("LOAD_ATTR", "CACHE", "NOP") and holder is not None and holder is not module:
+            given = holder
+        if does.startswith("LOAD_FAST") or does == "STORE_FAST_LOAD_FAST":
+            holder = module if owner in (value, value[-1]) else None
+            continue
+        if does == "LOAD_ATTR" and holder is not None:
+            inside = (plain(holder).get("_modules") or NOTHING).get(value)
+            holder = None if one.arg & 1 else inside
+            if not one.arg & 1:
+                continue
+            part = inside
+            between = between or (part is None and bool(called))
+        elif does not in ("CACHE", "NOP"):
+            holder = None
+            if given is not None and does in ("CALL", "CALL_KW"):
+                return ()
+            if given is not None and does == "CALL_FUNCTION_EX":
+                part, given = given, None
+        if part is not None:
+            if between:
+                return ()
+            called.append(part)
+    return called if len({*map(id, called)}) > 1 else ()
+
+
 def local(tensor):
     """This rank's part of a tensor that several share (DTensor)."""
     part = getattr(tensor, "_local_tensor", None) if type(tensor).__name__ == "DTensor" else None

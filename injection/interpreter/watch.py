@@ -30,6 +30,7 @@ if sys is None:  # for linters alone
         module_of,
         own,
         parameters_of,
+        parts_called,
         plain,
         receiver,
         shares,
@@ -57,6 +58,7 @@ OF_CONFIG = 1 << 24  # times the number of a config that the drain has not read 
 FIRST_ONCE, MOST_ONCE = 1 << 20, 1 << 22  # numbers of single passes, whose FLOP are not those of others with these shapes
 MOST_MODELS, MOST_MEASURED = 64, 1024
 ALIKE, ALIKE_AGAIN = 3, 64  # passes with the same FLOP, until only one of so many is looked at
+MODULES, MOST_AROUND = "torch.nn.modules.module", 8  # where modules are called; frames between that and their forward()
 CACHES = ("past_key_values", "cache_params")  # names of an argument
 EVENTS = ("PY_START", "PY_RETURN", "CALL", "C_RETURN")
 TOOLS = (3, 4)  # ids of sys.monitoring without a meaning
@@ -220,7 +222,7 @@ class Watch:
         self.capture = None  # (thread, facts) while a graph is made
         # Modules: weak; what their gradients were before a pass; the same of a pass that a backward pass has left out.
         self.trained, self.probed, self.passed = {}, {}, {}
-        self.several = {}  # by the ids of the modules
+        self.several, self.methods = {}, {}  # by the ids of the modules; by id: code objects that were looked at, weak
         self.results = {}  # of passes that no backward pass has followed: weak
         self.backward_on, self.again = None, False  # the thread that waits for a backward pass; gradients have gradients
         # While no optimizer was seen: the module whose gradients are zeroed; whether there are some; whether they are in use.
@@ -443,13 +445,13 @@ class Watch:
             return
         while stack:
             entry = stack.pop()
-            self.end(entry)
+            self.end(entry, result=value if entry[0] is watched else None)
             if entry[0] is watched:
                 if entry[1] == PASS_END and value is not None:
                     self.wait_for_gradients(value)
                 return
 
-    def end(self, entry, failed=False):
+    def end(self, entry, failed=False, result=None):
         _, end, subject = entry
         if end is None:
             return
@@ -459,7 +461,7 @@ class Watch:
             self.backward_on = None
             self.look_at_gradients()
         elif end == PASS_END and self.measuring is not None and self.measuring.thread == self.ident():
-            self.end_measuring(failed)
+            self.end_measuring(failed, result)
         elif end == PASS_END and self.checking is not None and self.checking.thread == self.ident():
             self.end_check(failed)
         if end == REPLAY:
@@ -508,6 +510,8 @@ class Watch:
 
     def pass_begins(self, frame, watched, module=None, function=None, values=None):
         """`function`: what torch.compile compiled, where that is not the module itself."""
+        if module is None and not self.stack() and self.method_around(frame):
+            return
         values = frame.f_locals if values is None else values
         if module is None:
             module = values.get(watched.first) if watched.first is not None else receiver(frame, values)
@@ -567,6 +571,43 @@ class Watch:
         self.local.begun = (mode, subject, model, batch, seq_len, context, tokens) if mode & trains == trains else None
         if self.layers is not None:
             self.layers.pass_begins(module)
+
+    # --- methods that call several parts of their module ---------------------------------------------------------------
+
+    def method_around(self, frame):
+        """A method that calls several parts of its module is one pass, as the training_step() of an autoencoder. It is seen for
+        the first time when it calls one of them. \return it has begun"""
+        inner, depth = receiver(frame), 0
+        while frame is not None and depth < MOST_AROUND and frame.f_globals.get("__name__") != MODULES:  # what is put around
+            frame, depth = frame.f_back, depth + 1
+        while frame is not None and frame.f_globals.get("__name__") == MODULES:
+            frame = frame.f_back
+        code = frame.f_code if frame is not None and depth < MOST_AROUND else None
+        found = self.methods.get(id(code))
+        if code is None or (found is not None and found() is code):
+            return False
+        if len(self.methods) >= MOST_CODES:
+            self.methods = {number: ref for number, ref in self.methods.items() if ref() is not None}
+        if len(self.methods) >= MOST_CODES or not code.co_flags & 1 or code.co_argcount == 0:
+            return False
+        self.methods[id(code)] = self.ref(code)
+        values = frame.f_locals
+        given = {name: values.get(name) for name in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]}
+        if type(values) is dict:  # before CPython 3.13 it would keep what is in it as long as the frame
+            values.clear()
+        module = given[code.co_varnames[0]]
+        parts = parts_called(code, module) if issubclass(type(module), self.torch.nn.Module) and self.find(code) is None else ()
+        watched = self.watch(code, self.method_begins, self.leave) if parts else None
+        if watched is None or parts[0] is not inner:
+            return False
+        self.pass_begins(frame, watched, module, code, given)
+        return True
+
+    def method_begins(self, frame, called):
+        module = receiver(frame)
+        if self.stack() or self.backward_on is not None or not issubclass(type(module), self.torch.nn.Module):
+            return
+        self.pass_begins(frame, called, module, frame.f_code)
 
     # --- functions that torch.compile compiled -----------------------------------------------------------------------
 
@@ -844,7 +885,7 @@ class Watch:
         self.measured += 1
         self.keep(key, module, self.measured)
         try:
-            measuring = Measured(self, module, self.measured, key, mode & GRADIENTS and mode & TRAINABLE)
+            measuring = Measured(self, module, self.measured, key, mode & GRADIENTS and mode & TRAINABLE, function is not None)
         except Exception:  # parameters that have no shape yet
             self.refs.pop(key, None)
             return 0
@@ -1008,7 +1049,7 @@ class Watch:
         if self.measuring is not None and self.measuring.thread == self.ident():
             self.measuring.whole = False
 
-    def end_measuring(self, failed):
+    def end_measuring(self, failed, result):
         measuring, self.measuring = self.measuring, None
         if failed:  # once more, with the next pass
             measuring.whole = False
@@ -1021,7 +1062,12 @@ class Watch:
                 self.listen(watched, watched.listens)
             else:
                 self.set_events(code, 0)
-        forward, backward = measuring.finish() or (-1, -1)
+        forward, backward = -1, -1
+        with self.quiet():
+            try:
+                forward, backward = measuring.finish(self.nodes_of(result)) or (-1, -1)
+            except Exception:  # nodes or tensors of another kind
+                pass
         if forward >= 0 and not measuring.gradients and (measuring.activations or measuring.per_key):
             self.states[measuring.number] = State(measuring)
         self.say(PASS_WORK, 0, 0, measuring.number, forward, backward)
@@ -1055,7 +1101,7 @@ class Watch:
         if (self.backward_on is not None and self.backward_on != thread) or any(entry[1] == BACKWARD_END for entry in stack):
             self.enter(frame, called, None)
             return
-        if stack and stack[-1][0] is self.wrapper:  # a function with the whole step in it
+        if stack and (stack[-1][0] is self.wrapper or stack[-1][0].start == self.method_begins):  # it holds the whole step
             self.local.function = 0
             self.end(stack.pop())
         self.results.clear()

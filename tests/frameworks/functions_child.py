@@ -137,6 +137,66 @@ def adversaries():
     return step
 
 
+class Pair(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = (Model(lambda: Block(attention=Causal)) for _ in range(2))
+
+    def training_step(self, x):
+        return (self.first(x) + self.second(x)).sum()
+
+    def with_more(self, x, **more):
+        return (self.first(x, **more) + self.second(x, **more)).sum()
+
+    def repeated(self, x):
+        y = self.second(x)
+        for _ in range(2):
+            y = y + self.first(x)
+        return y.sum()
+
+    def one_by_one(self, x):
+        first = self.first(x)
+        other = self.other(x)
+        return (first + other + self.second(x)).sum()
+
+    def other(self, x):
+        return self.first(x)
+
+    def with_its_step(self, x, optimizer):
+        loss = (self.first(x) + self.second(x)).sum()
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+def of_a_pair(name):
+    pair = Pair()
+    optimizer = torch.optim.SGD(pair.parameters(), lr=1e-3)
+    return trained(getattr(pair, name), optimizer)
+
+
+def method_with_two_parts():
+    return of_a_pair("training_step")
+
+
+def method_that_hands_arguments_on():
+    return of_a_pair("with_more")
+
+
+def method_that_repeats_a_part():
+    return of_a_pair("repeated")
+
+
+def method_around_another_one():
+    return of_a_pair("one_by_one")
+
+
+def method_with_the_whole_step():
+    pair = Pair()
+    optimizer = torch.optim.SGD(pair.parameters(), lr=1e-3)
+    return lambda x: pair.with_its_step(x, optimizer)
+
+
 def whole_step():
     model, optimizer = model_and_optimizer(torch.optim.SGD)
     return compiled(trained(lambda x: model(x).sum(), optimizer))
@@ -228,8 +288,14 @@ PROGRAMS = {
     compiled_optimizer: (STEP, 1),
     optimizer_in_a_function: (STEP, 1),
     two_optimizers: (STEP + UPDATE, 1),
-    two_models: (STEP, 2),
-    adversaries: (STEP + STEP, 2),
+    # Passes of several models, each FLOP forward and backward.
+    two_models: (STEP, [(2, 2)]),
+    adversaries: (STEP + STEP, [(2, 2), (2, 2)]),
+    method_with_two_parts: (STEP, [(2, 4)]),
+    method_that_hands_arguments_on: (STEP, [(2, 4)]),
+    method_that_repeats_a_part: (PASS * 2 + STEP, [(1, 2), (1, 2)]),
+    method_around_another_one: (PASS * 2 + STEP, [(1, 2), (1, 2)]),
+    method_with_the_whole_step: (STEP, [(2, 4)]),
 }
 
 
@@ -315,9 +381,7 @@ def main():
             step(ids())
         told = [fact[0] for fact in facts if fact[0] in STEP]
         flop = [fact[4:] for fact in facts if fact[0] == PASS_WORK]
-        true = [(times * forward, 2 * times * forward)]
-        if program in (two_models, adversaries):  # one of the two models is not trained
-            true = [(2 * forward, 2 * forward)] * (len(wanted) // len(STEP))
+        true = [(ahead * forward, back * forward) for ahead, back in (times if type(times) is list else [(times, 2 * times)])]
         good = told == wanted * STEPS and flop == true
         wrong += not good
         print("ok  " if good else "FAIL", program.__name__.replace("_", " "), "" if good else f"{told}, {flop}, true {true}")

@@ -1,4 +1,4 @@
-"""Training loops that are no plain one: odd.py gan|shared|critic|distill|rl|lengths|closure|embed|processor|handmade|recurrent|by-hand|kept|seq2seq|pictures|loss-network. The ranges note what they do, and hold their shape."""
+"""Training loops that are no plain one: odd.py gan|shared|critic|distill|rl|lengths|closure|embed|processor|handmade|recurrent|by-hand|kept|graph|autoencoder|seq2seq|pictures|loss-network. The ranges note what they do, and hold their shape."""
 
 import sys
 
@@ -272,6 +272,74 @@ def by_hand():
                     model(torch.randn(64, WIDTH).cuda())
 
 
+class Convolution(nn.Module):
+    """Of a graph: what is next to a node counts. Nothing asks for the gradient of the edges."""
+
+    def __init__(self, inputs, outputs):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(inputs, outputs))
+
+    def forward(self, x, edges):
+        return edges @ (x @ self.weight)
+
+
+class Citations(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = Convolution(WIDTH, WIDTH), Convolution(WIDTH, 40)
+
+    def forward(self, x, edges):
+        return self.second(self.first(x, edges).relu(), edges)
+
+
+def graph():
+    model = Citations().cuda()
+    optimizer = torch.optim.Adam(model.parameters())
+    x, edges = torch.randn(1000, WIDTH, device="cuda"), torch.randn(1000, 1000, device="cuda")
+    for _ in range(16):
+        model.train()
+        with range_of("step", batch=1000):
+            optimizer.zero_grad()
+            model(x, edges).square().mean().backward()
+            optimizer.step()
+        model.eval()
+        with torch.no_grad(), range_of("eval", batch=1000):
+            model(x, edges)
+
+
+class Autoencoder(nn.Module):
+    """Its steps are methods that call both parts, as in the first example of many a trainer."""
+
+    def __init__(self):
+        super().__init__()
+        self.encoder, self.decoder = perceptron(2, 32), nn.Sequential(nn.Linear(32, WIDTH), nn.ReLU(), nn.Linear(WIDTH, WIDTH)).cuda()
+
+    def training_step(self, x):
+        return nn.functional.mse_loss(self.decoder(self.encoder(x)), x)
+
+    def validation_step(self, x):
+        code = self.encoder(x)
+        return nn.functional.mse_loss(self.decoder(code), x)
+
+
+def autoencoder():
+    model = Autoencoder()
+    optimizer = torch.optim.Adam(model.parameters())
+    for _ in range(3):
+        model.train()
+        for _ in range(6):
+            with range_of("step", batch=64):
+                for _ in range(2):
+                    model.training_step(torch.randn(64, WIDTH).cuda()).backward()
+                optimizer.step()
+                optimizer.zero_grad()
+        model.eval()
+        with torch.no_grad():
+            for _ in range(4):
+                with range_of("eval", batch=64):
+                    model.validation_step(torch.randn(64, WIDTH).cuda())
+
+
 class Kept(nn.Module):
     """Attention to all tokens so far, which it keeps itself, as the first implementations of Llama do."""
 
@@ -399,6 +467,8 @@ def loss_network():
     "recurrent": recurrent,
     "by-hand": by_hand,
     "kept": kept,
+    "graph": graph,
+    "autoencoder": autoencoder,
     "seq2seq": seq2seq,
     "pictures": pictures,
     "loss-network": loss_network,
