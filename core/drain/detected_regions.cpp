@@ -404,7 +404,7 @@ void DetectedRegions::note_not_sure(Device& device) {
   if (device.said_not_sure || device.said_found != 0 || device.detector.launches() < kEnough) return;
   device.said_not_sure = true;
   notices_.push_back("no range names a region, and on gpu" + std::to_string(device.index) + " " + sentence({}) +
-                     ": totals only; one NVTX range around the step, prefill or decode gives its MFU");
+                     " so far: totals only; one NVTX range around the step, prefill or decode gives its MFU");
 }
 
 /// All that has come, complete or not. `last`: no more will come.
