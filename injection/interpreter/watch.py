@@ -510,7 +510,7 @@ class Watch:
 
     def pass_begins(self, frame, watched, module=None, function=None, values=None):
         """`function`: what torch.compile compiled, where that is not the module itself."""
-        if module is None and not self.stack() and self.method_around(frame):
+        if module is None and not self.inside() and self.method_around(frame):
             return
         values = frame.f_locals if values is None else values
         if module is None:
@@ -538,7 +538,8 @@ class Watch:
             self.learn_again()
 
     def report_pass(self, module, found, values, function):
-        _, trainable, model, compiled = found
+        _, trains, model, compiled, _ = found
+        trainable = TRAINABLE if trains else 0
         more = values.get("kwargs")
         if type(more) is not dict:
             more = NOTHING
@@ -561,14 +562,14 @@ class Watch:
         if function is not None:  # it may call the module in its own way
             model = 0
         if model == 0 or model in self.unsure:
-            model = model * OF_CONFIG + self.measured_number(module, values, mode, context, function)
+            model = model * OF_CONFIG + self.measured_number(module, values, mode, context, function, trains)
         if trainable and mode & GRADIENTS:
             self.probe(module)
         elif self.updated and not self.stack()[:-1]:  # before an evaluation
             self.end_update()
         self.say(PASS_BEGIN, mode, subject, model, batch, seq_len, context, tokens)
-        trains = GRADIENTS | TRAINING | TRAINABLE
-        self.local.begun = (mode, subject, model, batch, seq_len, context, tokens) if mode & trains == trains else None
+        all_of_it = GRADIENTS | TRAINING | TRAINABLE
+        self.local.begun = (mode, subject, model, batch, seq_len, context, tokens) if mode & all_of_it == all_of_it else None
         if self.layers is not None:
             self.layers.pass_begins(module)
 
@@ -605,7 +606,7 @@ class Watch:
 
     def method_begins(self, frame, called):
         module = receiver(frame)
-        if self.stack() or self.backward_on is not None or not issubclass(type(module), self.torch.nn.Module):
+        if self.inside() or self.backward_on is not None or not issubclass(type(module), self.torch.nn.Module):
             return
         self.pass_begins(frame, called, module, frame.f_code)
 
@@ -733,18 +734,20 @@ class Watch:
             self.listen(self.call)
 
     def about(self, module):
-        """(weak, TRAINABLE or 0, number of the model that its config is, or 0, whether it is torch.compile's) of a module;
+        """(weak, a number that says which parameters train, 0 where none does, number of the model that its config is, or 0, whether it is torch.compile's) of a module;
         None: it is none."""
         if self.unsure:
             self.look_at_answers()
         found = self.known.get(id(module))
-        if found is not None and found[0]() is module:
+        # Some programs freeze a whole model in each step and let it train again.
+        if found is not None and found[0]() is module and all(getattr(p(), "requires_grad", None) == t for p, t in found[4]):
             return found
         if type(module) is not Several and not issubclass(type(module), self.torch.nn.Module):
             return None
         if len(self.known) > MOST_CODES:
             self.known.clear()
-        trains = [p.requires_grad for m in every_module(module) for p in parameters_of(m)]
+        parameters = [p for m in every_module(module) for p in parameters_of(m)]
+        trains = [p.requires_grad for p in parameters]
         graph = any(kind.__module__ == "torch.fx.graph_module" for kind in type(module).__mro__)
         if not trains and (graph or not any(plain(m).get("_buffers") for m in every_module(module))):
             return None  # no model: an activation, a loss, a sampler, what torch.compile traced
@@ -753,7 +756,8 @@ class Watch:
         counted = (any(trains) and not all(trains)) or shares(module)
         number = 0 if counted else self.number_of(inside, own(inside, "config"))
         compiled = "_orig_mod" in (plain(module).get("_modules") or NOTHING)
-        found = self.known[id(module)] = (self.ref(module), TRAINABLE if any(trains) else 0, number, compiled)
+        ends = [(self.ref(p), p.requires_grad) for p in (*parameters[:1], *parameters[-1:])]
+        found = self.known[id(module)] = (self.ref(module), hash(tuple(trains)) if any(trains) else 0, number, compiled, ends)
         return found
 
     def look_at_answers(self):
@@ -856,11 +860,11 @@ class Watch:
 
     # --- models without a config ------------------------------------------------------------------------------------
 
-    def measured_number(self, module, values, mode, context, function):
+    def measured_number(self, module, values, mode, context, function, trains):
         """The number of this module with arguments of these shapes; the first time, its products are counted while it runs."""
         if mode & CACHE and context < 0:
             return 0
-        key = [id(module), id(function), mode, context]
+        key = [id(module), id(function), mode, context, trains]
         try:
             for value in arguments(values):
                 kind = type(value)

@@ -250,6 +250,7 @@ PROGRAMS = {
     "resnet50": Program([HERE / "resnet50.py"], [], flop="none", detected={}),
     "gan": odd("gan", model=None),
     "shared": odd("shared", model=None),
+    "frozen": odd("frozen", model=None),
     "critic": odd("critic", model=None),
     # The teacher has as many FLOP of attention forward again, of twice the layers; generation and the reference model have theirs.
     "distill": odd("distill", unseen=lambda shape: 4 * 16 * 64 * 4 * shape["batch"] * shape["seq_len"] * (shape["seq_len"] + 1) // 2),

@@ -1,4 +1,4 @@
-"""Training loops that are no plain one: odd.py gan|shared|critic|distill|rl|lengths|closure|embed|processor|handmade|recurrent|by-hand|kept|graph|autoencoder|seq2seq|pictures|loss-network. The ranges note what they do, and hold their shape."""
+"""Training loops that are no plain one: odd.py gan|shared|critic|frozen|distill|rl|lengths|closure|embed|processor|handmade|recurrent|by-hand|kept|graph|autoencoder|seq2seq|pictures|loss-network. The ranges note what they do, and hold their shape."""
 
 import sys
 
@@ -39,16 +39,20 @@ def tokens(batch, length):
     return torch.randint(1000, (batch, length)).cuda()
 
 
-def adversaries(critics):
-    """A generator, and a critic that makes several steps for each of its."""
+def adversaries(critics, freeze=False):
+    """A generator, and a critic that makes several steps for each of its. `freeze`: none trains while the other one does."""
     generator, critic = perceptron(3, WIDTH), perceptron(2, 1)
     of_generator, of_critic = torch.optim.Adam(generator.parameters()), torch.optim.Adam(critic.parameters())
     for _ in range(40):
         with range_of("step", batch=64):
+            generator.requires_grad_(not freeze)
+            critic.requires_grad_(True)
             for _ in range(critics):
                 (critic(torch.randn(64, WIDTH).cuda()).mean() - critic(generator(torch.randn(64, WIDTH).cuda()).detach()).mean()).backward()
                 of_critic.step()
                 of_critic.zero_grad()
+            generator.requires_grad_(True)
+            critic.requires_grad_(not freeze)
             critic(generator(torch.randn(64, WIDTH).cuda())).mean().neg().backward()
             of_generator.step()
             of_generator.zero_grad()
@@ -457,6 +461,7 @@ def loss_network():
     "gan": lambda: adversaries(1),
     "shared": shared,
     "critic": lambda: adversaries(3),
+    "frozen": lambda: adversaries(2, freeze=True),
     "distill": distill,
     "rl": rl,
     "lengths": lengths,
