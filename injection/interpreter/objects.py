@@ -133,9 +133,33 @@ def module_of(function, values, torch):
     return (found[0] if len(found) == 1 else tuple(found) or None, False)
 
 
+def may_repeat(code, module, depth=3):
+    """Whether a method of a module holds a loop, calls another one that may, or hands a part on to what may."""
+    owner, before = code.co_varnames[:1], None
+    for one in sys.modules["dis"].get_instructions(code):
+        does, value = one.opname, one.argval
+        if does.startswith("JUMP_BACKWARD"):
+            return True
+        if does == "LOAD_ATTR" and before in owner:
+            hands_on = one.arg & 1 == 0 and value in (plain(module).get("_modules") or NOTHING)
+            if hands_on or (one.arg & 1 and not is_straight(module, value, depth)):
+                return True
+        loads = "LOAD_FAST" in does
+        before = (value[-1] if type(value) is tuple else value) if loads else None
+    return code.co_flags & 0x2A0 != 0
+
+
+def is_straight(module, name, depth=3):
+    """An attribute is a part of the module, or a method of it without a loop."""
+    if name in (plain(module).get("_modules") or NOTHING):
+        return True
+    code = code_of(own(module, name))
+    return code is not None and depth > 0 and not may_repeat(code, module, depth - 1)
+
+
 def parts_called(code, module):
-    """Parts of a module that one of its methods calls, where that are several, one after the other, and no other method in
-    between, and no function with one of them, which may call them in a loop. Else none."""
+    """Parts of a module that one of its methods calls, where that are several, one after the other, and in between no method with
+    a loop, and no function with one of them, which may call them in a loop. Else none."""
     dis = sys.modules.get("dis")
     if dis is None or code.co_flags & 0x2A0 or code.co_argcount == 0:
         return ()
@@ -152,12 +176,13 @@ def parts_called(code, module):
             holder = module if owner in (value, value[-1]) else None
             continue
         if does == "LOAD_ATTR" and holder is not None:
+            outer = holder
             inside = (plain(holder).get("_modules") or NOTHING).get(value)
             holder = None if one.arg & 1 else inside
             if not one.arg & 1:
                 continue
             part = inside
-            between = between or (part is None and bool(called))
+            between = between or (part is None and bool(called) and not is_straight(outer, value))
         elif does not in ("CACHE", "NOP"):
             holder = None
             if given is not None and does in ("CALL", "CALL_KW"):

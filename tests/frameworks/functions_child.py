@@ -137,6 +137,10 @@ def adversaries():
     return step
 
 
+def apply(function, x):
+    return function(x)
+
+
 class Pair(nn.Module):
     def __init__(self):
         super().__init__()
@@ -161,6 +165,16 @@ class Pair(nn.Module):
 
     def other(self, x):
         return self.first(x)
+
+    def around_a_loop(self, x):
+        first = self.first(x)
+        other = self.repeated(x)
+        return first.sum() + other + self.second(x).sum()
+
+    def around_a_function(self, x):
+        first = self.first(x)
+        other = apply(self.second, x)
+        return (first + other + self.second(x)).sum()
 
     def with_its_step(self, x, optimizer):
         loss = (self.first(x) + self.second(x)).sum()
@@ -189,6 +203,14 @@ def method_that_repeats_a_part():
 
 def method_around_another_one():
     return of_a_pair("one_by_one")
+
+
+def method_around_a_loop():
+    return of_a_pair("around_a_loop")
+
+
+def method_around_a_function():
+    return of_a_pair("around_a_function")
 
 
 def method_with_the_whole_step():
@@ -294,7 +316,9 @@ PROGRAMS = {
     method_with_two_parts: (STEP, [(2, 4)]),
     method_that_hands_arguments_on: (STEP, [(2, 4)]),
     method_that_repeats_a_part: (PASS * 2 + STEP, [(1, 2), (1, 2)]),
-    method_around_another_one: (PASS * 2 + STEP, [(1, 2), (1, 2)]),
+    method_around_another_one: (STEP, [(3, 6)]),
+    method_around_a_loop: (PASS * 4 + STEP, [(1, 2), (1, 2)]),
+    method_around_a_function: (PASS * 2 + STEP, [(1, 2), (1, 2)]),
     method_with_the_whole_step: (STEP, [(2, 4)]),
 }
 
