@@ -734,8 +734,8 @@ class Watch:
             self.listen(self.call)
 
     def about(self, module):
-        """(weak, a number that says which parameters train, 0 where none does, number of the model that its config is, or 0, whether it is torch.compile's) of a module;
-        None: it is none."""
+        """(weak, a number that says which parameters train, or 0, number of the model that its config is, or 0, whether it is
+        torch.compile's, two of its parameters and whether they train) of a module; None: it is none."""
         if self.unsure:
             self.look_at_answers()
         found = self.known.get(id(module))
