@@ -133,6 +133,17 @@ def module_of(function, values, torch):
     return (found[0] if len(found) == 1 else tuple(found) or None, False)
 
 
+def inner_of(module, name):
+    """The module inside of another one that has this name; None: there is none."""
+    modules = plain(module).get("_modules") or NOTHING  # TorchScript has a dictionary of another kind
+    return modules[name] if name in modules else None
+
+
+def last_of(names):
+    """The name that an instruction loads last."""
+    return names[-1] if type(names) is tuple else names
+
+
 def may_repeat(code, module, depth=3):
     """Whether a method of a module holds a loop, calls another one that may, or hands a part on to what may."""
     owner, before = code.co_varnames[:1], None
@@ -141,17 +152,16 @@ def may_repeat(code, module, depth=3):
         if does.startswith("JUMP_BACKWARD"):
             return True
         if does == "LOAD_ATTR" and before in owner:
-            hands_on = one.arg & 1 == 0 and value in (plain(module).get("_modules") or NOTHING)
+            hands_on = one.arg & 1 == 0 and inner_of(module, value) is not None
             if hands_on or (one.arg & 1 and not is_straight(module, value, depth)):
                 return True
-        loads = "LOAD_FAST" in does
-        before = (value[-1] if type(value) is tuple else value) if loads else None
+        before = last_of(value) if "LOAD_FAST" in does else None
     return code.co_flags & 0x2A0 != 0
 
 
 def is_straight(module, name, depth=3):
     """An attribute is a part of the module, or a method of it without a loop."""
-    if name in (plain(module).get("_modules") or NOTHING):
+    if inner_of(module, name) is not None:
         return True
     code = code_of(own(module, name))
     return code is not None and depth > 0 and not may_repeat(code, module, depth - 1)
@@ -173,11 +183,11 @@ def parts_called(code, module):
         if does not in ("LOAD_ATTR", "CACHE", "NOP") and holder is not None and holder is not module:
             given = holder
         if does.startswith("LOAD_FAST") or does == "STORE_FAST_LOAD_FAST":
-            holder = module if owner in (value, value[-1]) else None
+            holder = module if last_of(value) == owner else None
             continue
         if does == "LOAD_ATTR" and holder is not None:
             outer = holder
-            inside = (plain(holder).get("_modules") or NOTHING).get(value)
+            inside = inner_of(holder, value)
             holder = None if one.arg & 1 else inside
             if not one.arg & 1:
                 continue
