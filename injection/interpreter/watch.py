@@ -606,9 +606,8 @@ class Watch:
 
     def method_begins(self, frame, called):
         module = receiver(frame)
-        if self.inside() or self.backward_on is not None or not issubclass(type(module), self.torch.nn.Module):
-            return
-        self.pass_begins(frame, called, module, frame.f_code)
+        if issubclass(type(module), self.torch.nn.Module):
+            self.pass_begins(frame, called, module, frame.f_code)
 
     # --- functions that torch.compile compiled -----------------------------------------------------------------------
 

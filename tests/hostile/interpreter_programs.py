@@ -263,6 +263,52 @@ def exceptions():
     print(len(caught), sorted({str(c) for c in caught}))
 
 
+class Pair(nn.Module):
+    """Methods that call both parts: the interpreter's part reads their instructions."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = Net(), Net()
+
+    def training_step(self, x, fail=None):
+        self.first(x)
+        return self.second(x, fail)
+
+    def in_pieces(self, x):
+        yield self.first(x)
+        yield self.second(x)
+
+    def again(self, x, depth):
+        self.first(x)
+        return self.again(x, depth - 1) if depth else self.second(x)
+
+    def __bool__(self):
+        raise RuntimeError("is it true?")
+
+    def __eq__(self, other):
+        raise RuntimeError("is it the same?")
+
+    __hash__ = None
+
+
+def methods():
+    ready()
+    pair = Pair()
+    optimizer = torch.optim.SGD(pair.parameters())
+    failed = 0
+    for _ in range(20):
+        try:
+            pair.training_step(ids(), ValueError("as programs do"))
+        except ValueError:
+            failed += 1
+        pair.training_step(ids()).backward()
+        optimizer.step()
+    with torch.no_grad():
+        pieces = list(pair.in_pieces(ids()))
+        pair.again(ids(), 3)
+    print(failed, len(pieces))
+
+
 def threads():
     """Passes of several models at the same time."""
     ready()

@@ -149,6 +149,12 @@ class Interpreter(Programs):
             self.well(run)
             self.assertEqual(self.regions(run)["step"]["instances"], 30)
 
+    def test_methods_that_call_several_parts(self):
+        for _, run in self.same("methods"):
+            self.well(run)
+            regions = self.regions(run)
+            self.assertEqual((regions["step"]["instances"], regions["forward"]["instances"]), (20, 40))
+
     def test_models_on_several_threads(self):
         for _, run in self.same("threads"):
             self.assertLessEqual(len(self.lines(run, USED)), 1)

@@ -2,6 +2,7 @@
 
 import contextlib
 import ctypes
+import dis  # noqa: F401, as the real one does
 import functools
 import sys
 import types
@@ -144,6 +145,12 @@ class Module:
         for module in self._modules.values():
             module.train(mode)
         return self
+
+
+# Both are known by the module that they are in.
+for _call in ("_call_impl", "_wrapped_call_impl"):
+    setattr(Module, _call, types.FunctionType(Module.__dict__[_call].__code__, {"__name__": "torch.nn.modules.module"}, _call))
+Module.__call__ = Module._wrapped_call_impl
 
 
 class ModuleList(Module):
