@@ -227,6 +227,7 @@ class Watch:
         self.backward_on, self.again = None, False  # the thread that waits for a backward pass; gradients have gradients
         # While no optimizer was seen: the module whose gradients are zeroed; whether there are some; whether they are in use.
         self.optimizers, self.updated, self.computed, self.updates = False, 0, False, False
+        self.found, self.taken = {}, 0  # after a backward pass, by module: what traces_of() saw; of autograd.grad(), a number
         self.layers = Layers(self) if layers else None
         self.stopped = self.compiled = self.traced_updates = False
         self.call = self.wrapper = self.runs = None  # of modules; torch.compile's around what it compiles; around what it has
@@ -470,6 +471,7 @@ class Watch:
             self.say(end, 0, subject, 0)
         if end == BACKWARD_END and not self.optimizers:
             self.computed = True
+            self.found = {number: self.traces_of(found[1]) for number, found in self.trained.items()}
             self.begin_update()
 
     # --- modules ----------------------------------------------------------------------------------------------------
@@ -563,10 +565,10 @@ class Watch:
             model = 0
         if model == 0 or model in self.unsure:
             model = model * OF_CONFIG + self.measured_number(module, values, mode, context, function, trains)
+        if self.computed and not self.optimizers and not self.stack()[:-1]:
+            self.look_for_update(mode & GRADIENTS and trainable)
         if trainable and mode & GRADIENTS:
             self.probe(module)
-        elif self.updated and not self.stack()[:-1]:  # before an evaluation
-            self.end_update()
         self.say(PASS_BEGIN, mode, subject, model, batch, seq_len, context, tokens)
         all_of_it = GRADIENTS | TRAINING | TRAINABLE
         self.local.begun = (mode, subject, model, batch, seq_len, context, tokens) if mode & all_of_it == all_of_it else None
@@ -1089,10 +1091,11 @@ class Watch:
         inputs, again = frame.f_locals.get("inputs"), frame.f_locals.get("create_graph") is True
         given = inputs if type(inputs) in (tuple, list) else ()
         trains = type(inputs).__name__ == "generator" or any(issubclass(type(one), self.torch.nn.Parameter) for one in given)
-        if again or self.stack() or not self.optimizers:
+        if again or self.stack() or not (self.optimizers or trains):
             self.gradients(frame, called)
         elif trains:
             self.backward(frame, called)
+            self.taken = 0 if self.optimizers else id(self.call)  # by the program, which changes the parameters with them
         elif self.results:
             self.say(MORE_WORK, 0, 0, 0, 1)
 
@@ -1195,6 +1198,20 @@ class Watch:
             self.updated = self.updated or id(receiver(frame))
             self.end_update()
 
+    @staticmethod
+    def traces_of(parameters):
+        """Pairs that change where a program changes a parameter, or clears its gradient; None: they are gone."""
+        alive = [p() for p in parameters]
+        return [(gradient_of(p), p._version) for p in alive] if all(p is not None for p in alive) else None
+
+    def look_for_update(self, trains):
+        """Before a pass: without an optimizer, too, gradients were used where they are gone, or parameters have changed."""
+        now = {number: self.traces_of(self.trained[number][1]) for number in self.found if number in self.trained}
+        used = next((number for number, traces in now.items() if traces not in (None, self.found[number])), 0)
+        self.updated = self.updated or self.taken or used
+        if used or self.taken or (self.updated and not trains):
+            self.end_update()
+
     def begin_update(self):
         if self.updated and self.computed and not self.updates:
             self.updates = True
@@ -1205,6 +1222,7 @@ class Watch:
         if self.updates:
             self.say(UPDATE_END, 0, self.updated, 0)
         self.computed = self.updates = False
+        self.taken = 0
 
     # --- graphs -----------------------------------------------------------------------------------------------------
 

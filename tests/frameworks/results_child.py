@@ -116,6 +116,44 @@ def gradients_of_a_picture():
     trained(model, before=attack)
 
 
+@torch.no_grad()
+def change(model, gradients=None, clear=None):
+    for parameter, gradient in zip(model.parameters(), gradients or [p.grad for p in model.parameters()], strict=True):
+        parameter -= 0.1 * gradient
+        if clear == "with zeros":
+            gradient.zero_()
+        elif clear:
+            parameter.grad = None
+
+
+def by_hand(way):
+    """The program changes the weights itself, and calls no method that says so."""
+    model = Model()
+    for _ in range(STEPS):
+        for _ in range(2 if "batches" in way else 1):
+            loss = model(batch()).sum()
+            if way == "gradients alone":
+                change(model, torch.autograd.grad(loss, list(model.parameters())))
+            else:
+                loss.backward()
+        if way == "nothing":  # the gradients of all batches
+            continue
+        if way != "gradients alone":
+            change(model, clear=way)
+    with torch.no_grad():
+        model(batch())
+
+
+# Ways, passes that train, backward passes and updates.
+BY_HAND = {
+    "nothing": (STEPS, STEPS, 0),
+    "none": (STEPS, STEPS, STEPS),
+    "with zeros": (STEPS, STEPS, STEPS),
+    "none, two batches": (2 * STEPS, 2 * STEPS, STEPS),
+    "gradients alone": (STEPS, STEPS, STEPS),
+}
+
+
 PROGRAMS = {
     kept: STEP,
     kept_in_a_dictionary: STEP,
@@ -133,6 +171,13 @@ PROGRAMS = {
 def main():
     listen()
     wrong = 0
+    for way, wanted in BY_HAND.items():  # first, since there are no optimizers yet
+        facts.clear()
+        by_hand(way)
+        found = [fact[0] for fact in facts]
+        found = (found.count(PASS_BEGIN) - 1, found.count(BACKWARD), found.count(UPDATE))
+        wrong += found != wanted
+        print("ok  " if found == wanted else f"FAIL {found}, wanted {wanted}", "by hand:", way)
     for program, wanted in PROGRAMS.items():
         facts.clear()
         program()
@@ -140,7 +185,7 @@ def main():
         good = found == wanted * STEPS
         wrong += not good
         print("ok  " if good else f"FAIL {found}, wanted {wanted * STEPS}", program.__name__.replace("_", " "))
-    print(f"{len(PROGRAMS) - wrong} passed, {wrong} failed")
+    print(f"{len(BY_HAND) + len(PROGRAMS) - wrong} passed, {wrong} failed")
     return 1 if wrong else 0
 
 
