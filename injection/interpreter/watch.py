@@ -580,7 +580,7 @@ class Watch:
     def method_around(self, frame):
         """A method that calls several parts of its module is one pass, as the training_step() of an autoencoder. It is seen for
         the first time when it calls one of them. \return it has begun"""
-        inner, depth = receiver(frame), 0
+        called, depth = frame, 0
         while frame is not None and depth < MOST_AROUND and frame.f_globals.get("__name__") != MODULES:  # what is put around
             frame, depth = frame.f_back, depth + 1
         while frame is not None and frame.f_globals.get("__name__") == MODULES:
@@ -589,10 +589,10 @@ class Watch:
         found = self.methods.get(id(code))
         if code is None or (found is not None and found() is code):
             return False
-        if len(self.methods) >= MOST_CODES:
-            self.methods = {number: ref for number, ref in self.methods.items() if ref() is not None}
-        if len(self.methods) >= MOST_CODES or not code.co_flags & 1 or code.co_argcount == 0:
+        if not code.co_flags & 1 or code.co_argcount == 0:
             return False
+        if len(self.methods) >= MOST_CODES:
+            self.methods.clear()
         self.methods[id(code)] = self.ref(code)
         values = frame.f_locals
         given = {name: values.get(name) for name in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]}
@@ -601,7 +601,7 @@ class Watch:
         module = given[code.co_varnames[0]]
         parts = parts_called(code, module) if issubclass(type(module), self.torch.nn.Module) and self.find(code) is None else ()
         watched = self.watch(code, self.method_begins, self.leave) if parts else None
-        if watched is None or parts[0] is not inner:
+        if watched is None or parts[0] is not receiver(called):
             return False
         self.pass_begins(frame, watched, module, code, given)
         return True
