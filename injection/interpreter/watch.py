@@ -59,7 +59,6 @@ FIRST_ONCE, MOST_ONCE = 1 << 20, 1 << 22  # numbers of single passes, whose FLOP
 MOST_MODELS, MOST_MEASURED = 64, 1024
 ALIKE, ALIKE_AGAIN = 3, 64  # passes with the same FLOP, until only one of so many is looked at
 MODULES, MOST_AROUND = "torch.nn.modules.module", 8  # where modules are called; frames between that and their forward()
-CACHES = ("past_key_values", "cache_params")  # names of an argument
 EVENTS = ("PY_START", "PY_RETURN", "CALL", "C_RETURN")
 TOOLS = (3, 4)  # ids of sys.monitoring without a meaning
 LEARN_PASSES = 128  # outermost calls during which unknown modules are looked for
@@ -230,6 +229,7 @@ class Watch:
         self.found, self.taken = {}, 0  # after a backward pass, by module: what traces_of() saw; of autograd.grad(), a number
         self.layers = Layers(self) if layers else None
         self.stopped = self.compiled = self.traced_updates = False
+        self.plain_call = code_of(own(torch.nn.Module, "_call_impl")) or self  # which no code is
         self.call = self.wrapper = self.runs = None  # of modules; torch.compile's around what it compiles; around what it has
         # Sizes are asked without what a program puts in front of its tensors' methods.
         self.tensor = torch.Tensor
@@ -546,11 +546,16 @@ class Watch:
         if type(more) is not dict:
             more = NOTHING
         batch, seq_len, tokens = self.shape(values, more)
-        cache = next((one for at in (values, more) for one in map(at.get, CACHES) if one is not None), None)
+        cache = values.get("past_key_values")
+        cache = values.get("cache_params") if cache is None else cache
+        if cache is None and more:
+            cache = more.get("past_key_values", more.get("cache_params"))
         # torch.compile's own module has a property of that name.
-        inside = [plain(module)["_modules"]["_orig_mod"] if compiled else module]
-        inside = every_module(module) if type(module) is Several else inside
-        training = any(own(one, "training") is True for one in inside)
+        inside = plain(module)["_modules"]["_orig_mod"] if compiled else module
+        if type(module) is Several:
+            training = any(own(one, "training") is True for one in every_module(module))
+        else:
+            training = own(inside, "training") is True
         mode = (GRADIENTS if self.torch.is_grad_enabled() else 0) | (TRAINING if training else 0) | trainable
         # A frozen module that hands gradients on to what it was given, as a loss network: no config says so. It has a number
         # that is no object's, since its passes without gradients are not trained.
@@ -580,12 +585,8 @@ class Watch:
     def method_around(self, frame):
         """A method that calls several parts of its module is one pass, as the training_step() of an autoencoder. It is seen for
         the first time when it calls one of them. \return it has begun"""
-        called, depth = frame, 0
-        while frame is not None and depth < MOST_AROUND and frame.f_globals.get("__name__") != MODULES:  # what is put around
-            frame, depth = frame.f_back, depth + 1
-        while frame is not None and frame.f_globals.get("__name__") == MODULES:
-            frame = frame.f_back
-        code = frame.f_code if frame is not None and depth < MOST_AROUND else None
+        called, frame = frame, self.caller_of(frame)
+        code = frame.f_code if frame is not None else None
         found = self.methods.get(id(code))
         if code is None or (found is not None and found() is code):
             return False
@@ -605,6 +606,22 @@ class Watch:
             return False
         self.pass_begins(frame, watched, module, code, given)
         return True
+
+    def caller_of(self, frame):
+        """The frame that calls the module whose forward() this is; None: it is too far away."""
+        outer = frame.f_back
+        if outer is not None and outer.f_code is self.plain_call:  # no hook, and nothing else around it
+            outer = outer.f_back
+            if outer is not None and outer.f_code is self.call.ref():
+                return outer.f_back
+        depth = 0
+        while frame is not None and frame.f_globals.get("__name__") != MODULES:
+            frame, depth = frame.f_back, depth + 1
+            if depth == MOST_AROUND:
+                return None
+        while frame is not None and frame.f_globals.get("__name__") == MODULES:
+            frame = frame.f_back
+        return frame
 
     def method_begins(self, frame, called):
         module = receiver(frame)
@@ -740,9 +757,11 @@ class Watch:
         if self.unsure:
             self.look_at_answers()
         found = self.known.get(id(module))
-        # Some programs freeze a whole model in each step and let it train again.
-        if found is not None and found[0]() is module and all(getattr(p(), "requires_grad", None) == t for p, t in found[4]):
-            return found
+        if found is not None and found[0]() is module:
+            first, of_first, last, of_last = found[4]
+            # Some programs freeze a whole model in each step and let it train again.
+            if getattr(first(), "requires_grad", None) is of_first and getattr(last(), "requires_grad", None) is of_last:
+                return found
         if type(module) is not Several and not issubclass(type(module), self.torch.nn.Module):
             return None
         if len(self.known) > MOST_CODES:
@@ -757,7 +776,8 @@ class Watch:
         counted = (any(trains) and not all(trains)) or shares(module)
         number = 0 if counted else self.number_of(inside, own(inside, "config"))
         compiled = "_orig_mod" in (plain(module).get("_modules") or NOTHING)
-        ends = [(self.ref(p), p.requires_grad) for p in (*parameters[:1], *parameters[-1:])]
+        first, last = (parameters[0], parameters[-1]) if parameters else (self, self)
+        ends = (self.ref(first), getattr(first, "requires_grad", None), self.ref(last), getattr(last, "requires_grad", None))
         found = self.known[id(module)] = (self.ref(module), hash(tuple(trains)) if any(trains) else 0, number, compiled, ends)
         return found
 
