@@ -320,8 +320,8 @@ class Measured:
         self.called, self.all_asked = set(), True
         self.parameters, self.seen, self.codes = {}, set(), {}  # elements of matrices; code objects
         self.whole = True
-        self.everything = 0  # that was asked of cuBLAS
-        self.keys, self.per_key = None, 0  # of attention to a cache: its tokens, FLOP for each of them
+        self.everything, self.in_products = 0, False  # that was asked of cuBLAS; attention, too
+        self.calls, self.attention = set(), 0  # of attention: tokens, keys and whether it is causal; FLOP
         self.places = {}  # of matrices by their id: module, name
         self.traced = False  # what was traced ran
         # Of TorchScript cuBLAS alone shows products: how many a backward pass has of them is not known.
@@ -446,14 +446,13 @@ class Measured:
             if type(causal) is not bool and tokens > 1 and tokens == keys:
                 self.whole = False
             self.add_attention(query, key, causal is True)
-            if tokens != keys and self.keys in (None, keys):
-                self.keys, self.per_key = keys, self.per_key + 4 * elements(shape)
+            self.calls.add((tokens, keys, causal is True))
+            self.attention += flop_of_call(query, key, causal)
         self.asked += self.products()  # before the call
 
     def attended(self):
         """Attention that is made of products was counted as attention."""
-        if self.products():
-            self.per_key = 0
+        self.in_products = self.products() > 0 or self.in_products
 
     def products(self):
         """FLOP that were asked of cuBLAS since this was called last."""
@@ -557,26 +556,26 @@ class State:
 
     def __init__(self, measured):
         self.forward, self.everything = measured.forward, measured.everything
-        self.keys, self.per_key = measured.keys, measured.per_key
+        self.attention = measured.attention  # FLOP of it; 0: there is none, or it is made of products that are seen
         self.passes = self.alike = 0  # that came after it; that had as many FLOP
+        # Where all calls of attention are alike, one says how many FLOP all have.
+        self.per_pair, self.tokens = 0, 0
+        if self.attention and len(measured.calls) == 1:
+            (calls,) = measured.calls
+            self.per_pair, self.tokens = self.attention // pairs_of(*calls), calls[0]
         # Numbers among the arguments, and how many more keys there are; the passes in which that held.
         self.differs, self.steady = None, 0
 
-    def keys_of(self, given, keys):
-        """Tokens in the cache: as a call of attention shows them or, where one was not looked at, as a number among the arguments
-        says in each pass that was."""
-        if keys is None:
-            return next((number + more for place, more in self.differs or () for at, number in given if at == place), None)
-        found = {(place, keys - number) for place, number in given}
+    def compare(self, given, keys):
+        """A pass with these numbers among its arguments had so many keys."""
+        found = {(place, keys - number) for place, number in given} if self.per_pair and self.tokens == 1 else set()
         self.differs = found if self.differs is None else self.differs & found
         self.steady = self.steady + 1 if self.differs else 0
-        return keys
 
-    def forward_now(self, everything, keys):
-        """FLOP of a pass that asked cuBLAS for so many, with attention to so many keys."""
-        if self.per_key and (keys is None or keys < 0):
-            return -1
-        return self.forward + everything - self.everything + (self.per_key * (keys - self.keys) if self.per_key else 0)
+    def attention_by(self, given):
+        """FLOP of a pass whose calls were not looked at, since a number among its arguments says how many keys there are."""
+        keys = [number + more for place, more in self.differs for at, number in given if at == place]
+        return self.per_pair * keys[0] if keys else None
 
 
 def products_of_graph(nodes):
@@ -613,6 +612,16 @@ def sizes_of_einsum(equation, first, second, of_first, of_second):
     for name, tensor in zip(names, (of_first, of_second)):
         of_names.update(zip(name.replace(" ", ""), sizes_of(tensor)))
     return [*of_names.values()]
+
+
+def pairs_of(tokens, keys, causal):
+    return tokens * (tokens + 1) // 2 if causal and tokens == keys else tokens * keys
+
+
+def flop_of_call(query, key, causal):
+    """Of scaled_dot_product_attention(), forward."""
+    tokens, keys = whole(shape_of(query)[-2]), whole(shape_of(key)[-2])
+    return 4 * elements(shape_of(query)) // tokens * pairs_of(tokens, keys, causal is True)
 
 
 def shape_of(thing):

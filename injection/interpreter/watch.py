@@ -10,7 +10,7 @@ hooks of torch.optim report updates, and nothing else is reported.
 import sys
 
 if sys is None:  # for linters alone
-    from flop import ATTENTION, Call, Measured, State, Traced, Unseen, shape_of
+    from flop import ATTENTION, Call, Measured, State, Traced, Unseen, flop_of_call, pairs_of, shape_of
     from objects import (
         METHOD,
         NOTHING,
@@ -96,11 +96,11 @@ class Mark:
 class Check:
     """A pass whose FLOP are compared with those of an earlier one of these shapes."""
 
-    __slots__ = ("before", "number", "thread", "given", "keys")
+    __slots__ = ("before", "number", "thread", "given", "attention", "looks")
 
-    def __init__(self, before, number, thread, given):
+    def __init__(self, before, number, thread, given, looks):
         self.before, self.number, self.thread, self.given = before, number, thread, given
-        self.keys = None  # of its first call of attention
+        self.attention, self.looks = 0, looks  # FLOP of the calls so far, None where they are not known; at the next one
 
 
 class Watched:
@@ -333,8 +333,8 @@ class Watch:
 
     def on_call(self, code, offset, function, first):
         looks = self.measuring or self.checking
-        if looks is None or (looks is self.checking and looks.keys is not None) or self.stopped:
-            return None  # the first call of a pass that is compared says enough
+        if looks is None or (looks is self.checking and not looks.looks) or self.stopped:
+            return None  # of a pass that is compared, one call may say enough
         try:
             if type(function) is not type(len) or function.__name__ != ATTENTION:
                 return self.monitor.DISABLE  # of this place
@@ -939,23 +939,29 @@ class Watch:
         if state.alike >= ALIKE and state.passes % ALIKE_AGAIN:
             return number
         self.once = (self.once + 1) % MOST_ONCE
-        given = {(place, value) for place, value in enumerate(arguments(values)) if type(value) is int} if state.per_key else ()
-        self.checking = Check(state, FIRST_ONCE + self.once, self.ident(), given)
-        self.listen_to_attention(state, state.steady < ALIKE or state.passes % ALIKE_AGAIN == 0)
+        given = {(place, value) for place, value in enumerate(arguments(values)) if type(value) is int} if state.per_pair else ()
+        looks = state.attention != 0 and (state.steady < ALIKE or state.passes % ALIKE_AGAIN == 0)
+        self.checking = Check(state, FIRST_ONCE + self.once, self.ident(), given, looks)
+        self.listen_to_attention(state, looks)
         asked()  # before this pass
         return self.checking.number
 
     def end_check(self, failed):
         check, self.checking = self.checking, None
-        state = check.before
-        forward = -1 if failed else state.forward_now(asked(), state.keys_of(check.given, check.keys))
+        state, attention, products = check.before, check.attention, asked()
+        if state.attention and state not in self.listening:
+            attention = state.attention_by(check.given)
+        if failed or attention is None:
+            forward = -1
+        else:
+            forward = state.forward + products - state.everything + attention - state.attention
         state.alike = state.alike + 1 if state.forward == forward else 0
         if state.alike >= ALIKE:
             self.listen_to_attention(state, False)
         self.say(PASS_WORK, 0, 0, check.number, forward, 0)
 
     def listen_to_attention(self, state, on):
-        if state.per_key == 0 or (state in self.listening) == on:
+        if (state in self.listening) == on:
             return
         (self.listening.add if on else self.listening.discard)(state)
         for code in self.alive(self.attends):
@@ -1043,9 +1049,20 @@ class Watch:
             if looks is self.measuring:
                 self.count(looks.attend, frame, offset, query)
             else:
-                looks.keys = -1
-                _, key, _ = self.attention(frame, offset, query)
-                looks.keys = whole(shape_of(key)[-2]) if shape_of(key) is not None and type(key) is not Unseen else -1
+                try:
+                    self.compare(looks, *self.attention(frame, offset, query))
+                except Exception:  # as above
+                    looks.attention, looks.looks = None, False
+
+    def compare(self, check, query, key, causal):
+        if shape_of(query) is None or shape_of(key) is None or Unseen in (type(query), type(key)):
+            check.attention, check.looks = None, False
+        elif check.before.per_pair:
+            tokens, keys = (whole(shape_of(one)[-2]) for one in (query, key))
+            check.before.compare(check.given, keys)
+            check.attention, check.looks = check.before.per_pair * pairs_of(tokens, keys, causal is True), False
+        else:
+            check.attention += flop_of_call(query, key, causal)
 
     def attention(self, frame, offset, query):
         """(query, key, causal) of a call of scaled_dot_product_attention(). The key is Unseen where nothing says its shape."""
@@ -1093,7 +1110,8 @@ class Watch:
                 forward, backward = measuring.finish(self.nodes_of(result)) or (-1, -1)
             except Exception:  # nodes or tensors of another kind
                 pass
-        if forward >= 0 and not measuring.gradients and (measuring.activations or measuring.per_key):
+        measuring.attention *= not measuring.in_products
+        if forward >= 0 and not (measuring.gradients or measuring.traced) and (measuring.activations or measuring.attention):
             self.states[measuring.number] = State(measuring)
         self.say(PASS_WORK, 0, 0, measuring.number, forward, backward)
 

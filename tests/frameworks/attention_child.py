@@ -105,28 +105,31 @@ WAYS = {
 class Keeper(nn.Module):
     """Keeps the keys of earlier calls, which no argument shows."""
 
-    def __init__(self, grows):
+    def __init__(self, grows, cross):
         super().__init__()
+        self.read = torch.randn(BATCH, HEADS, 7, WIDTH) if cross else None
         self.project, self.keys, self.filled, self.grows = nn.Linear(WIDTH, WIDTH), torch.randn(BATCH, HEADS, 999, WIDTH), KEYS, grows
 
     def forward(self, x, start=0):
         keys = self.keys[:, :, : self.filled]
         self.filled += self.grows
-        return attention(self.project(x), keys, keys)
+        x = attention(self.project(x), keys, keys)
+        return x if self.read is None else attention(x, self.read, self.read)
 
 
 @torch.no_grad()
-def kept_keys(grows, says, passes=150):
+def kept_keys(grows, says, first=KEYS, passes=150):
     """\return each pass had its own FLOP; whether all had a number of a model, at the end"""
-    module = Keeper(grows)
+    module, cross = Keeper(grows, first == 1), 7 * (first == 1)
+    module.filled = first
     facts.clear()
     for place in range(passes):
         if place == passes // 2 and grows:  # the next prompt
-            module.filled = KEYS
+            module.filled = first
         module(torch.randn(BATCH, HEADS, 1, WIDTH), module.filled - 2 if says else 7)
     work = {fact[3]: fact[4] for fact in facts if fact[0] == PASS_WORK}
     numbers = [fact[3] for fact in facts if fact[0] == PASS_BEGIN]
-    true = [2 * BATCH * HEADS * WIDTH * (WIDTH + 2 * (KEYS + place % (passes // 2) * grows)) for place in range(passes)]
+    true = [2 * BATCH * HEADS * WIDTH * (WIDTH + 2 * (cross + first + place % (passes // 2) * grows)) for place in range(passes)]
     return [work[number] for number in numbers] == true, len({*numbers}) < passes // 10
 
 
@@ -143,12 +146,12 @@ def main():
         wanted = [(project + flop, project + 2 * flop) if pairs else (-1, -1)]
         wrong += found != wanted
         print("ok  " if found == wanted else f"FAIL {found}, true {wanted}", way)
-    for grows, says in ((1, True), (1, False), (0, False)):
-        found = kept_keys(grows, says)
+    for grows, says, first in ((1, True, KEYS), (1, False, KEYS), (0, False, KEYS), (0, False, 1), (1, False, 1)):
+        found = kept_keys(grows, says, first)
         wrong += found != (True, grows == 0)
-        words = f"kept keys, {'more' if grows else 'as many'} in each pass{', as an argument says' if says else ''}"
+        words = f"kept keys, {'more' if grows else 'as many'} in each pass{', as an argument says' if says else ''}{', beside those of an encoder' if first == 1 else ''}"
         print("ok  " if found == (True, grows == 0) else f"FAIL {found}", words)
-    print(f"{len(WAYS) + 3 - wrong} passed, {wrong} failed")
+    print(f"{len(WAYS) + 5 - wrong} passed, {wrong} failed")
     return 1 if wrong else 0
 
 
