@@ -168,41 +168,38 @@ def is_straight(module, name, depth=3):
 
 
 def parts_called(code, module):
-    """Parts of a module that one of its methods calls, where that are several, one after the other, and in between no method with
-    a loop, and no function with one of them, which may call them in a loop. Else none."""
+    """Parts of a module that one of its methods calls, as they are called, where that are several, one after the other, and in
+    between no method with a loop, and no function with one of them, which may call them in a loop. Else none."""
     dis = sys.modules.get("dis")
     if dis is None or code.co_flags & 0x2A0 or code.co_argcount == 0:
         return ()
-    called, between, owner = [], False, code.co_varnames[0]
+    called, pending, between, owner = [], [], False, code.co_varnames[0]  # `pending`: what is called when it has its arguments
     holder = given = None  # the module whose attribute comes next; the one that an expression ended with
     for one in dis.get_instructions(code):
         does, value = one.opname, one.argval
-        part = None
         if does.startswith("JUMP_BACKWARD"):
             return ()
-        if does not in ("LOAD_ATTR", "CACHE", "NOP") and holder is not None and holder is not module:
+        if does != "LOAD_ATTR" and holder is not None and holder is not module:
             given = holder
+        part = inner_of(holder, value) if does == "LOAD_ATTR" and holder is not None else None
+        if does == "PUSH_NULL" or (does in ("LOAD_ATTR", "LOAD_GLOBAL", "LOAD_SUPER_ATTR") and one.arg & 1):
+            repeats = does == "LOAD_ATTR" and holder is not None and part is None and not is_straight(holder, value)
+            pending.append((part, repeats))
+            part = None
         if does.startswith("LOAD_FAST") or does == "STORE_FAST_LOAD_FAST":
             holder = module if last_of(value) == owner else None
-            continue
-        if does == "LOAD_ATTR" and holder is not None:
-            outer = holder
-            inside = inner_of(holder, value)
-            holder = None if one.arg & 1 else inside
-            if not one.arg & 1:
-                continue
-            part = inside
-            between = between or (part is None and bool(called) and not is_straight(outer, value))
-        elif does not in ("CACHE", "NOP"):
+        else:
+            holder = part
+        if does in ("CALL", "CALL_KW", "CALL_FUNCTION_EX") and pending:
+            part, repeats = pending.pop()
+            if given is not None and does != "CALL_FUNCTION_EX":
+                return ()
+            part, given = given if given is not None else part, None
+            if part is not None and between:
+                return ()
+            called += [part] if part is not None else []
+            between = between or (repeats and bool(called))
             holder = None
-            if given is not None and does in ("CALL", "CALL_KW"):
-                return ()
-            if given is not None and does == "CALL_FUNCTION_EX":
-                part, given = given, None
-        if part is not None:
-            if between:
-                return ()
-            called.append(part)
     return called if len({*map(id, called)}) > 1 else ()
 
 

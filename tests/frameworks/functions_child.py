@@ -141,13 +141,22 @@ def apply(function, x):
     return function(x)
 
 
+class Sum(nn.Module):
+    def forward(self, first, second):
+        return first + second
+
+
 class Pair(nn.Module):
     def __init__(self):
         super().__init__()
+        self.sum = Sum()
         self.first, self.second = (Model(lambda: Block(attention=Causal)) for _ in range(2))
 
     def training_step(self, x):
         return (self.first(x) + self.second(x)).sum()
+
+    def nested(self, x):
+        return self.sum(self.first(x), self.second(x)).sum()
 
     def with_more(self, x, **more):
         return (self.first(x, **more) + self.second(x, **more)).sum()
@@ -191,6 +200,10 @@ def of_a_pair(name):
 
 def method_with_two_parts():
     return of_a_pair("training_step")
+
+
+def method_with_parts_as_arguments():
+    return of_a_pair("nested")
 
 
 def method_that_hands_arguments_on():
@@ -314,6 +327,7 @@ PROGRAMS = {
     two_models: (STEP, [(2, 2)]),
     adversaries: (STEP + STEP, [(2, 2), (2, 2)]),
     method_with_two_parts: (STEP, [(2, 4)]),
+    method_with_parts_as_arguments: (STEP, [(2, 4)]),
     method_that_hands_arguments_on: (STEP, [(2, 4)]),
     method_that_repeats_a_part: (PASS * 2 + STEP, [(1, 2), (1, 2)]),
     method_around_another_one: (STEP, [(3, 6)]),
