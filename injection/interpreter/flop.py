@@ -35,7 +35,8 @@ NOT_CUBLAS = ("conv", "attention", "lstm", "gru", "rnn")  # in the text of a gra
 # Autograd's nodes of products: the place of their first matrix, attributes with the sizes of both.
 PRODUCT_NODES = {"AddmmBackward0": (1, "_saved_mat1_sym_sizes", "_saved_mat2_sym_sizes"), "BmmBackward0": (0,)}
 PRODUCT_NODES.update({"MmBackward0": (0, "_saved_self_sym_sizes", "_saved_mat2_sym_sizes"), "BaddbmmBackward0": (1,)})
-MOST_NODES = 1 << 15
+OTHER_NODES = ("Attention", "Convolution", "Rnn", "Lstm", "Gru", "Checkpoint", "Function", "Compiled")  # parts of their names
+MOST_NODES = 1 << 14
 INSIDE = ("tag_activation_checkpoint", "wrap_activation_checkpoint", "wrap", "invoke_subgraph")  # of a part of the graph
 MOST_UNSEEN = 0.05  # of a model's matrices, by elements: above it, its FLOP are not known
 ATTENTION = "scaled_dot_product_attention"
@@ -578,29 +579,65 @@ class State:
         return self.per_pair * keys[0] if keys else None
 
 
+def product_of_autograd(node, inputs):
+    """(FLOP forward, autograd's nodes of its two operands) of a matrix product; None, (): it is none."""
+    first, *sizes = PRODUCT_NODES.get(node.name(), (None,))
+    if first is None:
+        return None, ()
+    operands = inputs[first : first + 2]
+    if sizes:
+        one, other = (getattr(node, size) for size in sizes)
+        flop = 2 * one[0] * one[1] * other[1]
+    else:  # what is summed over is a dimension of an operand
+        shapes = [one._input_metadata[at].shape if one is not None else None for one, at in operands]
+        flop = 2 * elements(node._input_metadata[0].shape) * (shapes[0][-1] if shapes[0] is not None else shapes[1][-2])
+    return flop, [one for one, _ in operands]
+
+
+def graph_below(nodes):
+    """Autograd's nodes from these down: each with its inputs, behind all that come before it; too many: None."""
+    seen, order, waiting = set(), [], [*nodes]
+    while waiting:
+        node = waiting.pop()
+        if type(node) is tuple:  # all below it are in the order
+            order.append(node)
+        elif node not in seen:
+            if len(seen) >= MOST_NODES:
+                return None
+            seen.add(node)
+            inputs = node.next_functions
+            waiting.append((node, inputs))
+            waiting += [one for one, _ in inputs if one is not None]
+    return order
+
+
 def products_of_graph(nodes):
     """(FLOP of the matrix products that autograd keeps, FLOP of the gradients that those need)"""
-    seen, waiting, forward, backward = {*nodes}, [*nodes], 0, 0
-    while waiting and len(seen) < MOST_NODES:
-        node = waiting.pop()
-        inputs, name = node.next_functions, node.name()
-        for one, _ in inputs:
-            if one is not None and one not in seen:
-                seen.add(one)
-                waiting.append(one)
-        if name not in PRODUCT_NODES:
-            continue
-        first, *sizes = PRODUCT_NODES[name]
-        operands = inputs[first : first + 2]
-        if sizes:
-            one, other = (getattr(node, size) for size in sizes)
-            flop = 2 * one[0] * one[1] * other[1]
-        else:  # what is summed over is a dimension of an operand
-            shapes = [one._input_metadata[at].shape if one is not None else None for one, at in operands]
-            flop = 2 * elements(node._input_metadata[0].shape) * (shapes[0][-1] if shapes[0] is not None else shapes[1][-2])
-        forward += flop
-        backward += flop * sum(one is not None for one, _ in operands)
+    forward = backward = 0
+    for node, inputs in graph_below(nodes) or ():
+        flop, operands = product_of_autograd(node, inputs)
+        if flop is not None:
+            forward += flop
+            backward += flop * sum(one is not None for one in operands)
     return forward, backward
+
+
+def flop_of_gradients(nodes, wanted):
+    """Of autograd.grad() of results with these nodes, for the tensors `wanted`: of the products on the way to them. None: it is
+    not known, as there are attention or convolutions."""
+    ends = {one.grad_fn for one in wanted if one.grad_fn is not None}
+    leaves = {id(one) for one in wanted if one.grad_fn is None}
+    order, reaches, flop = graph_below(nodes), set(), 0
+    for node, inputs in order if order is not None else ():
+        below = any(one in reaches for one, _ in inputs)
+        if below or node in ends or id(getattr(node, "variable", None)) in leaves:
+            reaches.add(node)
+        if below:
+            if any(part in node.name() for part in OTHER_NODES):
+                return None
+            of_node, operands = product_of_autograd(node, inputs)
+            flop += (of_node or 0) * sum(one in reaches for one in operands)
+    return flop if order is not None else None
 
 
 def sizes_of_einsum(equation, first, second, of_first, of_second):

@@ -10,7 +10,7 @@ hooks of torch.optim report updates, and nothing else is reported.
 import sys
 
 if sys is None:  # for linters alone
-    from flop import ATTENTION, Call, Measured, State, Traced, Unseen, flop_of_call, pairs_of, shape_of
+    from flop import ATTENTION, Call, Measured, State, Traced, Unseen, flop_of_call, flop_of_gradients, pairs_of, shape_of
     from objects import (
         METHOD,
         NOTHING,
@@ -57,6 +57,7 @@ RANKS = 1 << 8  # times the ranks that share the work of a model, beside its num
 OF_CONFIG = 1 << 24  # times the number of a config that the drain has not read yet: if it can be read, that counts
 FIRST_ONCE, MOST_ONCE = 1 << 20, 1 << 22  # numbers of single passes, whose FLOP are not those of others with these shapes
 MOST_MODELS, MOST_MEASURED = 64, 1024
+MOST_WALKED = 256
 ALIKE, ALIKE_AGAIN = 3, 64  # passes with the same FLOP, until only one of so many is looked at
 MODULES, MOST_AROUND = "torch.nn.modules.module", 8  # where modules are called; frames between that and their forward()
 EVENTS = ("PY_START", "PY_RETURN", "CALL", "C_RETURN")
@@ -222,7 +223,8 @@ class Watch:
         # Modules: weak; what their gradients were before a pass; the same of a pass that a backward pass has left out.
         self.trained, self.probed, self.passed = {}, {}, {}
         self.several, self.methods = {}, {}  # by the ids of the modules; by id: code objects that were looked at, weak
-        self.results = {}  # of passes that no backward pass has followed: weak
+        self.results = {}  # of passes that no backward pass has followed: weak, the pass
+        self.walked = {}  # by passes: FLOP of gradients that are no backward pass
         self.backward_on, self.again = None, False  # the thread that waits for a backward pass; gradients have gradients
         # While no optimizer was seen: the module whose gradients are zeroed; whether there are some; whether they are in use.
         self.optimizers, self.updated, self.computed, self.updates = False, 0, False, False
@@ -724,7 +726,7 @@ class Watch:
         if not nodes or len(self.results) >= MOST_RESULTS:
             return
         number = id(mark)
-        self.results[number] = self.ref(mark, guard(lambda reference: self.is_dropped(number, begun)))
+        self.results[number] = (self.ref(mark, guard(lambda reference: self.is_dropped(number, begun))), begun)
 
     def is_dropped(self, number, begun):
         if self.results.pop(number, None) is not None and not self.stopped:
@@ -1135,7 +1137,31 @@ class Watch:
             self.backward(frame, called)
             self.taken = 0 if self.optimizers else id(self.call)  # by the program, which changes the parameters with them
         elif self.results:
-            self.say(MORE_WORK, 0, 0, 0, 1)
+            self.more_work(frame.f_locals.get("outputs"), given or (inputs,))
+
+    def more_work(self, results, wanted):
+        """Gradients of these tensors are asked of autograd, beside the backward passes."""
+        passes = (len(wanted), *(begun for _, begun in self.results.values()))
+        number, known = 0, self.walked.get(passes)
+        if known is None:
+            if len(self.walked) >= MOST_WALKED:
+                self.walked.clear()
+            known = self.walked[passes] = [None, 0, 0]  # FLOP, how often it had as many one after the other, calls
+        known[2] += 1
+        if known[1] < ALIKE or known[2] % ALIKE_AGAIN == 0:
+            flop = None
+            with self.quiet():
+                try:
+                    flop = flop_of_gradients(self.nodes_of(results), wanted)
+                except Exception:  # nodes or tensors of another kind
+                    pass
+            known[:2] = flop, known[1] + 1 if flop == known[0] else 0
+        flop = known[0]
+        if flop is not None:
+            self.once = (self.once + 1) % MOST_ONCE
+            number = FIRST_ONCE + self.once
+            self.say(PASS_WORK, 0, 0, number, flop, 0)
+        self.say(MORE_WORK, 0, 0, number, 1)
 
     def backward(self, frame, called):
         self.gradients(frame, called)

@@ -7,7 +7,7 @@ import dataclasses
 import sys
 
 import torch
-from counts_child import PASS_BEGIN, facts, listen
+from counts_child import PASS_BEGIN, PASS_WORK, facts, listen
 from torch import nn
 
 BACKWARD, UPDATE, MORE_WORK, DROPPED = 2, 4, 11, 13  # where they begin
@@ -106,7 +106,7 @@ def gradients_alone():
 
 
 def gradients_of_a_picture():
-    """An attack on a picture is no backward pass of a step, and its FLOP are not known."""
+    """An attack on a picture is no backward pass of a step; autograd's graph says its FLOP."""
 
     def attack(_):
         x = batch().requires_grad_()
@@ -183,6 +183,9 @@ def main():
         program()
         found = [fact[0] for fact in facts if fact[0] in (*STEP, MORE_WORK, DROPPED)]
         good = found == wanted * STEPS
+        if program is gradients_of_a_picture:  # not those of the weights
+            of_one = [fact[4:] for fact in facts if fact[0] == PASS_WORK and fact[3] >= 1 << 20]
+            good = good and of_one == [(2 * 4 * WIDTH * WIDTH, 0)] * STEPS
         wrong += not good
         print("ok  " if good else f"FAIL {found}, wanted {wanted * STEPS}", program.__name__.replace("_", " "))
     print(f"{len(BY_HAND) + len(PROGRAMS) - wrong} passed, {wrong} failed")

@@ -264,6 +264,7 @@ PROGRAMS = {
     "by-hand": odd("by-hand", model=None),
     "kept": odd("kept", model=None, unseen=kept_attention),
     "graph": odd("graph", model=None),
+    "attack": odd("attack", model=None),
     "autoencoder": odd("autoencoder", model=None),
     "seq2seq": odd("seq2seq", model=None, unseen=t5_attention, allowed=(COUNTED + "it needs encoder_len",)),
     "loss-network": odd("loss-network", model=None),

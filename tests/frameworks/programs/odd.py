@@ -1,4 +1,4 @@
-"""Training loops that are no plain one: odd.py gan|shared|critic|frozen|distill|rl|lengths|closure|embed|processor|handmade|recurrent|by-hand|kept|graph|autoencoder|seq2seq|pictures|loss-network. The ranges note what they do, and hold their shape."""
+"""Training loops that are no plain one: odd.py gan|shared|critic|frozen|distill|rl|lengths|closure|embed|processor|handmade|recurrent|by-hand|kept|attack|graph|autoencoder|seq2seq|pictures|loss-network. The ranges note what they do, and hold their shape."""
 
 import sys
 
@@ -344,6 +344,22 @@ def autoencoder():
                     model.validation_step(torch.randn(64, WIDTH).cuda())
 
 
+def attack():
+    """Each picture is changed by its own gradient before the step, in which nothing computes those of the weights."""
+    model = perceptron(3, 10)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(20):
+        with range_of("step", batch=64):
+            given, change = torch.randn(64, WIDTH).cuda(), torch.zeros(64, WIDTH, device="cuda")
+            for _ in range(3):
+                change.requires_grad_()
+                (gradient,) = torch.autograd.grad(model(given + change).square().mean(), change)
+                change = (change + gradient.sign()).detach()
+            model(given + change).square().mean().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+
+
 class Kept(nn.Module):
     """Attention to all tokens so far, which it keeps itself, as the first implementations of Llama do."""
 
@@ -472,6 +488,7 @@ def loss_network():
     "recurrent": recurrent,
     "by-hand": by_hand,
     "kept": kept,
+    "attack": attack,
     "graph": graph,
     "autoencoder": autoencoder,
     "seq2seq": seq2seq,
