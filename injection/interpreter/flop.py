@@ -35,7 +35,8 @@ NOT_CUBLAS = ("conv", "attention", "lstm", "gru", "rnn")  # in the text of a gra
 # Autograd's nodes of products: the place of their first matrix, attributes with the sizes of both.
 PRODUCT_NODES = {"AddmmBackward0": (1, "_saved_mat1_sym_sizes", "_saved_mat2_sym_sizes"), "BmmBackward0": (0,)}
 PRODUCT_NODES.update({"MmBackward0": (0, "_saved_self_sym_sizes", "_saved_mat2_sym_sizes"), "BaddbmmBackward0": (1,)})
-OTHER_NODES = ("Attention", "Convolution", "Rnn", "Lstm", "Gru", "Checkpoint", "Function", "Compiled")  # parts of their names
+# Parts of the names of others with products.
+OTHER_NODES = ("Attention", "Convolution", "Rnn", "Lstm", "Gru", "Mv", "ScaledMm", "GroupedMm", "Linear", "Compiled")
 MOST_NODES = 1 << 14
 INSIDE = ("tag_activation_checkpoint", "wrap_activation_checkpoint", "wrap", "invoke_subgraph")  # of a part of the graph
 MOST_UNSEEN = 0.05  # of a model's matrices, by elements: above it, its FLOP are not known
@@ -633,8 +634,8 @@ def flop_of_gradients(nodes, wanted):
         if below or node in ends or id(getattr(node, "variable", None)) in leaves:
             reaches.add(node)
         if below:
-            if any(part in node.name() for part in OTHER_NODES):
-                return None
+            if hasattr(type(node), "_forward_cls") or any(part in node.name() for part in OTHER_NODES):
+                return None  # a function of the program's, or one of these
             of_node, operands = product_of_autograd(node, inputs)
             flop += (of_node or 0) * sum(one in reaches for one in operands)
     return flop if order is not None else None

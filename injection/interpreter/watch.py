@@ -1073,7 +1073,9 @@ class Watch:
         if found is None or found[0]() is not code:
             if len(self.calls) >= MOST_CODES:
                 self.calls.clear()
-            found = self.calls[id(code), offset] = (self.ref(code), Call.at(code, offset))
+            place = (id(code), offset)
+            gone = guard(lambda reference: self.calls.pop(place, None) and None)
+            found = self.calls[place] = (self.ref(code, gone), Call.at(code, offset))
         call = found[1]
         passed = call.passed(frame, ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")) if call is not None else {}
         query = query if self.is_tensor(query) else passed.get("query")
