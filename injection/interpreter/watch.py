@@ -59,6 +59,8 @@ FIRST_ONCE, MOST_ONCE = 1 << 20, 1 << 22  # numbers of single passes, whose FLOP
 MOST_MODELS, MOST_MEASURED = 64, 1024
 MOST_WALKED = 256
 ALIKE, ALIKE_AGAIN = 3, 64  # passes with the same FLOP, until only one of so many is looked at
+SHOW_LOCALS = frozenset(("locals", "vars", "dir", "eval", "exec"))  # to a program, as values of the frame
+ALONE = 3  # references to the values of a frame: the frame's, the variable's and the argument's
 MODULES, MOST_AROUND = "torch.nn.modules.module", 8  # where modules are called; frames between that and their forward()
 EVENTS = ("PY_START", "PY_RETURN", "CALL", "C_RETURN")
 TOOLS = (3, 4)  # ids of sys.monitoring without a meaning
@@ -592,14 +594,15 @@ class Watch:
         found = self.methods.get(id(code))
         if code is None or (found is not None and found() is code):
             return False
-        if not code.co_flags & 1 or code.co_argcount == 0:
+        if not code.co_flags & 1 or code.co_argcount == 0 or not SHOW_LOCALS.isdisjoint(code.co_names):
             return False
         if len(self.methods) >= MOST_CODES:
             self.methods.clear()
         self.methods[id(code)] = self.ref(code)
         values = frame.f_locals
         given = {name: values.get(name) for name in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]}
-        if type(values) is dict:  # before CPython 3.13 it would keep what is in it as long as the frame
+        # Before CPython 3.13 it would keep what is in it as long as the frame. Others that have it keep it as it is.
+        if type(values) is dict and sys.getrefcount(values) <= ALONE:
             values.clear()
         module = given[code.co_varnames[0]]
         parts = parts_called(code, module) if issubclass(type(module), self.torch.nn.Module) and self.find(code) is None else ()

@@ -263,6 +263,10 @@ def exceptions():
     print(len(caught), sorted({str(c) for c in caught}))
 
 
+def frame_of_the_caller():
+    return sys._getframe(1).f_locals
+
+
 class Pair(nn.Module):
     """Methods that call both parts: the interpreter's part reads their instructions."""
 
@@ -273,6 +277,19 @@ class Pair(nn.Module):
     def training_step(self, x, fail=None):
         self.first(x)
         return self.second(x, fail)
+
+    def with_its_values(self, x):
+        kept = locals()
+        self.first(x)
+        kept["more"] = 1
+        self.second(x)
+        return sorted(kept)
+
+    def seen_by_others(self, x):
+        kept = frame_of_the_caller()
+        self.first(x)
+        self.second(x)
+        return {"self", "x"} <= set(kept)
 
     def in_pieces(self, x):
         yield self.first(x)
@@ -306,7 +323,8 @@ def methods():
     with torch.no_grad():
         pieces = list(pair.in_pieces(ids()))
         pair.again(ids(), 3)
-    print(failed, len(pieces))
+        values = [(pair.with_its_values(ids()), pair.seen_by_others(ids())) for _ in range(2)]
+    print(failed, len(pieces), values)
 
 
 def threads():
