@@ -232,7 +232,10 @@ def counted(name, way, train):
         else:
             with torch.no_grad():
                 model(given)
-    return [fact[0] for fact in facts if fact[0] in (PASS_BEGIN, PASS_END)], [fact[4:] for fact in facts if fact[0] == PASS_WORK]
+    passes = [fact[0] for fact in facts if fact[0] in (PASS_BEGIN, PASS_END)]
+    work = [fact[4:] for fact in facts if fact[0] == PASS_WORK]
+    # A pass without gradients is compared with the first one.
+    return passes, [one for place, one in enumerate(work) if place == 0 or one != (work[0][0], 0)]
 
 
 def lengths(way):
