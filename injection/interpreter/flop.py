@@ -447,9 +447,10 @@ class Measured:
             tokens, keys = whole(shape[-2]), whole(shape_of(key)[-2])
             if type(causal) is not bool and tokens > 1 and tokens == keys:
                 self.whole = False
+            before = self.forward
             self.add_attention(query, key, causal is True)
             self.calls.add((tokens, keys, causal is True))
-            self.attention += flop_of_call(query, key, causal)
+            self.attention += self.forward - before
         self.asked += self.products()  # before the call
 
     def attended(self):
@@ -485,8 +486,7 @@ class Measured:
             self.whole = False
             return
         *others, queries = sizes
-        pairs = queries * (queries + 1) // 2 if causal and queries == keys else queries * keys
-        flop = 4 * pairs
+        flop = 4 * pairs_of(queries, keys, causal)
         for size in others:
             flop *= size
         self.forward += flop

@@ -193,37 +193,13 @@ class Pair(nn.Module):
 
 
 def of_a_pair(name):
-    pair = Pair()
-    optimizer = torch.optim.SGD(pair.parameters(), lr=1e-3)
-    return trained(getattr(pair, name), optimizer)
+    def method():
+        pair = Pair()
+        optimizer = torch.optim.SGD(pair.parameters(), lr=1e-3)
+        return trained(getattr(pair, name), optimizer)
 
-
-def method_with_two_parts():
-    return of_a_pair("training_step")
-
-
-def method_with_parts_as_arguments():
-    return of_a_pair("nested")
-
-
-def method_that_hands_arguments_on():
-    return of_a_pair("with_more")
-
-
-def method_that_repeats_a_part():
-    return of_a_pair("repeated")
-
-
-def method_around_another_one():
-    return of_a_pair("one_by_one")
-
-
-def method_around_a_loop():
-    return of_a_pair("around_a_loop")
-
-
-def method_around_a_function():
-    return of_a_pair("around_a_function")
+    method.__name__ = f"method_{name}"
+    return method
 
 
 def method_with_the_whole_step():
@@ -326,13 +302,13 @@ PROGRAMS = {
     # Passes of several models, each FLOP forward and backward.
     two_models: (STEP, [(2, 2)]),
     adversaries: (STEP + STEP, [(2, 2), (2, 2)]),
-    method_with_two_parts: (STEP, [(2, 4)]),
-    method_with_parts_as_arguments: (STEP, [(2, 4)]),
-    method_that_hands_arguments_on: (STEP, [(2, 4)]),
-    method_that_repeats_a_part: (PASS * 2 + STEP, [(1, 2), (1, 2)]),
-    method_around_another_one: (STEP, [(3, 6)]),
-    method_around_a_loop: (PASS * 4 + STEP, [(1, 2), (1, 2)]),
-    method_around_a_function: (PASS * 2 + STEP, [(1, 2), (1, 2)]),
+    of_a_pair("training_step"): (STEP, [(2, 4)]),
+    of_a_pair("nested"): (STEP, [(2, 4)]),
+    of_a_pair("with_more"): (STEP, [(2, 4)]),
+    of_a_pair("repeated"): (PASS * 2 + STEP, [(1, 2), (1, 2)]),
+    of_a_pair("one_by_one"): (STEP, [(3, 6)]),
+    of_a_pair("around_a_loop"): (PASS * 4 + STEP, [(1, 2), (1, 2)]),
+    of_a_pair("around_a_function"): (PASS * 2 + STEP, [(1, 2), (1, 2)]),
     method_with_the_whole_step: (STEP, [(2, 4)]),
 }
 
