@@ -166,8 +166,7 @@ bool StepPhases::cut_run(const Run& run, bool last) {
     if (first && begins_with_update(run)) return false;
     const bool updated = first ? named : named || (after_update != 0 && !named_optimizer_ && !like_forward(run));
     if (updated && !add(StepPhase::kOptimizer, after_update)) return false;
-    if (updated || first) return add(StepPhase::kForward, run.end);
-    if (like_forward(run)) return add(StepPhase::kForward, run.end);
+    if (updated || first || like_forward(run)) return add(StepPhase::kForward, run.end);
     // A hook or two that run between parts of the backward pass.
     return run.end - run.begin <= std::max<std::size_t>(kFew, step_.size() / kStray) &&
            add(StepPhase::kBackward, run.end);

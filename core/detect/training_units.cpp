@@ -174,11 +174,7 @@ void TrainingUnits::complete(LaunchPosition next) {
   updated_ = false;
   named_seen_ = named_seen_ || now_.named;
   units_[count_++ % kKept] = now_;
-  TrainingUnit following;
-  following.before = now_.end;
-  following.backward = next;
-  following.passes = 1;
-  now_ = following;
+  now_ = {.before = now_.end, .backward = next, .passes = 1};
   if (next != 0) look_at_gap(now_);
   finished_ = next == 0 && !within(last().updates, usual_.updates, kSame);
   learn();
@@ -227,8 +223,7 @@ void TrainingUnits::learn() {
 void TrainingUnits::learn_copies(std::span<const TrainingUnit* const> units) noexcept {
   std::size_t most = 0;
   for (const TrainingUnit* unit : units) {
-    const auto same = static_cast<std::size_t>(
-        std::count_if(units.begin(), units.end(), [&](const TrainingUnit* u) { return u->runs == unit->runs; }));
+    const auto same = static_cast<std::size_t>(std::ranges::count(units, unit->runs, &TrainingUnit::runs));
     if (same < most || (same == most && unit->runs >= usual_.runs)) continue;
     most = same;
     usual_.runs = unit->runs;
@@ -237,7 +232,7 @@ void TrainingUnits::learn_copies(std::span<const TrainingUnit* const> units) noe
   std::array<std::size_t, TrainingUnit::kRuns + 1> votes{};
   for (const TrainingUnit* unit : units)
     if (unit->runs == usual_.runs) ++votes[fullest_run(*unit)];
-  const auto chosen = std::max_element(votes.begin(), votes.end());
+  const auto chosen = std::ranges::max_element(votes);
   usual_.run = static_cast<std::uint32_t>(chosen - votes.begin());
   usual_.by_copies = usual_.run != TrainingUnit::kRuns && within(*chosen, most, kAlike);
 }
@@ -247,8 +242,7 @@ void TrainingUnits::learn_head(std::span<const TrainingUnit* const> units) noexc
   std::array<const TrainingUnit*, kKept + 1> sorted{};
   const auto last = std::copy(units.begin(), units.end(), sorted.begin());
   const auto middle = sorted.begin() + static_cast<std::ptrdiff_t>(units.size() / 2);
-  std::nth_element(sorted.begin(), middle, last,
-                   [](const TrainingUnit* a, const TrainingUnit* b) { return a->kernels < b->kernels; });
+  std::ranges::nth_element(sorted.begin(), middle, last, {}, &TrainingUnit::kernels);
   const TrainingUnit& unit = **middle;
   usual_.has_head = unit.product != 0 && unit.kernels < kLeastUpdate;
   usual_.head = usual_.has_head ? unit.product - unit.before : 0;
@@ -276,8 +270,7 @@ void TrainingUnits::learn_forward(std::span<const TrainingUnit* const> units) no
   for (const TrainingUnit* unit : units)
     if (const auto start = start_of(*unit)) forwards[n++] = {unit->backward - *start, *start - unit->before, unit};
   if (n == 0) return;
-  const auto by_length = [](const Forward& a, const Forward& b) { return a.length < b.length; };
-  std::sort(forwards.begin(), forwards.begin() + static_cast<std::ptrdiff_t>(n), by_length);
+  std::ranges::sort(std::span(forwards).first(n), {}, &Forward::length);
   std::size_t first = 0, last = n;
   for (std::size_t i = 0; i < n && !usual_.fixed; ++i) {
     usual_.forward = forwards[i].length;
@@ -299,9 +292,8 @@ void TrainingUnits::learn_forward(std::span<const TrainingUnit* const> units) no
     tails[i - first] = forwards[i].tail;
     usual_.to_host = std::min(usual_.to_host, forwards[i].unit->to_host);
   }
-  const auto middle = tails.begin() + static_cast<std::ptrdiff_t>((last - first) / 2);
-  std::nth_element(tails.begin(), middle, tails.begin() + static_cast<std::ptrdiff_t>(last - first));
-  usual_.tail = *middle;
+  std::ranges::sort(std::span(tails).first(last - first));
+  usual_.tail = tails[(last - first) / 2];
 }
 
 /// Where the unit begins; nothing: two places are as good.
@@ -327,6 +319,8 @@ std::optional<LaunchPosition> TrainingUnits::begin_of(const TrainingUnit& unit) 
   }
   const std::uint64_t length = unit.backward - *start;
   if (!u.fixed) return !longer(length, u.forward) && unit.to_host <= u.to_host ? start : std::nullopt;
+  // Shorter than a forward pass is: something ran before it that may be a part of it.
+  if (length + u.slack() < u.forward && *start > unit.before + kFew) return std::nullopt;
   if (length <= u.forward + u.slack()) return start;
   if (unit.to_host <= u.to_host || !u.exact) return std::nullopt;
   LaunchPosition begin = unit.backward - u.forward;
@@ -425,7 +419,8 @@ std::optional<TrainingUnits::Step> TrainingUnits::step(std::size_t index) {
   const std::optional<LaunchPosition> begin = begin_of(back(first));
   const std::optional<LaunchPosition> end = end_of(back(i), i > 0 ? &back(i - 1) : &now_);
   if (!begin || !end || *begin < history_.oldest() || *begin >= *end) return std::nullopt;
-  length_ = static_cast<std::uint32_t>(*end - *begin);
+  const auto length = static_cast<std::uint32_t>(*end - *begin);
+  lengths_ = {length, lengths_[0] != 0 ? lengths_[0] : length, lengths_[1] != 0 ? lengths_[1] : length};
   return Step{*begin, *end};
 }
 

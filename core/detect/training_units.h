@@ -6,6 +6,7 @@
 // this gap longer than it usually is, and stays outside.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -79,15 +80,20 @@ class TrainingUnits {
   [[nodiscard]] bool by_name() const noexcept { return last().by_name; }
   /// Steps are of one length, and the update's last launch or the batch's first copy is where they begin.
   [[nodiscard]] bool certain() const noexcept {
-    return usual_.fixed && usual_.head * thresholds::kPart <= usual_launches();
+    const auto [least, most] = std::minmax_element(lengths_.begin(), lengths_.end());
+    return usual_.fixed && usual_.head * thresholds::kPart <= *least &&
+           thresholds::within(*least, *most, thresholds::kSame);
   }
   [[nodiscard]] bool fixed() const noexcept { return usual_.fixed; }
   [[nodiscard]] bool by_copies() const noexcept { return usual_.by_copies; }
   [[nodiscard]] std::uint32_t agreed() const noexcept { return agreed_; }
   [[nodiscard]] std::uint32_t steps_of_turn() const noexcept { return turn_; }
   [[nodiscard]] std::uint32_t passes() const noexcept { return last().passes; }
-  /// Of the last step that is known, and of one pass [launch].
-  [[nodiscard]] std::uint32_t usual_launches() const noexcept { return length_; }
+  /// The middle one of the last three steps that are known, and one pass [launch].
+  [[nodiscard]] std::uint32_t usual_launches() const noexcept {
+    const auto [a, b, c] = lengths_;
+    return std::max(std::min(a, b), std::min(std::max(a, b), c));
+  }
   [[nodiscard]] std::uint32_t pass_launches() const noexcept;
   /// Share of launches that the last two steps have in common: 0..1.
   [[nodiscard]] double alike() const noexcept { return last().alike; }
@@ -158,7 +164,7 @@ class TrainingUnits {
   const char* why_not_ = "no update followed a backward pass";
   std::size_t known_ = 0;
   std::uint32_t agreed_ = 0, turn_ = 1, phase_ = 0;
-  std::uint32_t length_ = 0;  ///< of the last step [launch]
+  std::array<std::uint32_t, 3> lengths_{};  ///< of the last steps [launch]
 };
 
 }  // namespace mfu

@@ -155,7 +155,8 @@ class Training {
     for (std::uint32_t s = 0; s < steps; ++s) {
       starts.push_back(stream.size());
       Launches one = step();
-      mean_ += static_cast<double>(one.size()) / steps;
+      const std::size_t logged = log_every_ == 1 ? log_.size() : 0;  // each time: a part of the step
+      mean_ += static_cast<double>(one.size() + logged) / steps;
       if (strays && random_.chance(0.5))
         one.insert(one.begin() + random_.between(0, static_cast<std::uint32_t>(one.size()) - 1), kernel(90'000));
       append(stream, one);
