@@ -21,7 +21,7 @@ enum class FactKind : std::uint8_t {
   kFetch,       ///< a batch is asked of a data loader
   kPassWork,    ///< FLOP of each pass of `model`: forward in the place of the batch, backward in that of seq_len
   kNotReached,  ///< the backward pass that ends next computed no gradients of this module
-  kMoreWork,    ///< gradients of gradients, of unknown FLOP; kBackward: in the backward pass that has begun
+  kMoreWork,    ///< gradients beside passes; `model` 0: of unknown FLOP; kBackward: in the backward pass that has begun
   kLayer,       ///< a layer of the pass begins, `model` 1 for the first; 0: the rest of the pass
   kDropped,     ///< the result of a pass of this module, model and shape is gone: nothing computes its gradients
 };

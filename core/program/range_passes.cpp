@@ -31,7 +31,8 @@ void RangePasses::add(const ProgramFact& fact) {
       for (auto pass = untrained_.begin(); pass != untrained_.end(); ++pass)
         if (pass->is_like(fact)) return (void)untrained_.erase(pass);
       return;
-    case FactKind::kMoreWork:
+    case FactKind::kMoreWork:  // known work of a backward pass was reported on its own, too
+      if (fact.model != 0 && (fact.mode & ProgramFact::kBackward) != 0) return;
       return find(fact, ProgramRegion::kForward, fact.range);
     case FactKind::kUpdateEnd:
       return untrained_.clear();
@@ -41,8 +42,7 @@ void RangePasses::add(const ProgramFact& fact) {
     default:
       return;
   }
-  const auto begun =
-      std::find_if(begun_.rbegin(), begun_.rend(), [&](const ProgramFact& f) { return f.thread == fact.thread; });
+  const auto begun = std::ranges::find(begun_.rbegin(), begun_.rend(), fact.thread, &ProgramFact::thread);
   if (begun == begun_.rend()) return;
   end(*begun);
   begun_.erase(std::next(begun).base());

@@ -326,6 +326,7 @@ class Measured:
         self.calls, self.attention = set(), 0  # of attention: tokens, keys and whether it is causal; FLOP
         self.places = {}  # of matrices by their id: module, name
         self.traced = False  # what was traced ran
+        self.gradient = self.again = 0  # FLOP of gradients that the pass computes, and of those that have gradients
         # Of TorchScript cuBLAS alone shows products: how many a backward pass has of them is not known.
         self.scripted = is_scripted(module)
         if self.scripted and (self.gradients or any(name in str(module.inlined_graph) for name in NOT_CUBLAS)):
@@ -463,6 +464,16 @@ class Measured:
         self.everything += newest
         return newest
 
+    def differentiate(self, results, wanted, again):
+        """torch.autograd.grad() is called in the pass. Another thread computes the gradients."""
+        first = results[0] if type(results) in (tuple, list) and results else results
+        if type(first).__module__.startswith("torch._subclasses"):  # as torch.compile traces it
+            return
+        flop = flop_of_gradients(self.watch.nodes_of(results), wanted)
+        self.whole = self.whole and flop is not None
+        self.gradient += flop or 0
+        self.again += (flop or 0) * again
+
     def attend_by_heads(self, values):
         first, second = (values.get(short, values.get(name)) for short, name in (("q", "query"), ("k", "key")))
         bias = values.get("attn_bias")
@@ -532,14 +543,20 @@ class Measured:
         if self.traced:
             self.activations, self.all_asked = 0, False
         self.forward += self.activations
-        if self.activations and self.gradients:
+        proven = self.watch.is_proven(self.module()) and not (self.gradients or self.traced)
+        if (self.activations or self.again) and self.gradients:
             try:
-                products, backward = products_of_graph(nodes)
+                products, backward, others = products_of_graph(nodes)
             except Exception:  # another version's nodes
-                products = backward = 0
+                products, backward, others = 0, 0, True
             # Where autograd has each product that was seen, it knows which gradients they have. Else both operands' are assumed.
-            seen = products == self.linear + self.activations
+            seen = products == self.linear + self.activations + self.again
             self.backward += backward - self.linear_backward if seen else 2 * self.activations
+            proven = seen and not others
+            if proven:
+                self.watch.prove(self.module())
+        self.whole = self.whole and (proven or not self.again)
+        self.forward += self.gradient
         # Where cuBLAS was asked for these products and no other, a module that did not run made none: an encoder, while its
         # decoder generates.
         every = self.scripted or (self.all_asked and not self.activations)
@@ -548,7 +565,8 @@ class Measured:
             self.parameters = {place: count for place, count in self.parameters.items() if place[0] in ran}
         unseen = self.parameters.keys() - self.seen
         unseen = sum(self.parameters[one] for one in unseen if one[0] in self.called or not every)
-        if not self.whole or not self.forward or unseen > MOST_UNSEEN * sum(self.parameters.values()):
+        too_many = not proven and unseen > MOST_UNSEEN * sum(self.parameters.values())
+        if not self.whole or not self.forward or too_many:
             return None
         return self.forward, self.backward
 
@@ -612,15 +630,24 @@ def graph_below(nodes):
     return order
 
 
+def has_other_work(node):
+    """A node of autograd that may have FLOP and is no matrix product: a function of the program's, or one of OTHER_NODES."""
+    return hasattr(type(node), "_forward_cls") or any(part in node.name() for part in OTHER_NODES)
+
+
 def products_of_graph(nodes):
-    """(FLOP of the matrix products that autograd keeps, FLOP of the gradients that those need)"""
+    """(FLOP of the matrix products that autograd keeps, FLOP of the gradients that those need, whether it may keep others)"""
     forward = backward = 0
-    for node, inputs in graph_below(nodes) or ():
+    order = graph_below(nodes)
+    others = order is None
+    for node, inputs in order or ():
         flop, operands = product_of_autograd(node, inputs)
         if flop is not None:
             forward += flop
             backward += flop * sum(one is not None for one in operands)
-    return forward, backward
+        else:
+            others = others or has_other_work(node)
+    return forward, backward, others
 
 
 def flop_of_gradients(nodes, wanted):
@@ -634,8 +661,8 @@ def flop_of_gradients(nodes, wanted):
         if below or node in ends or id(getattr(node, "variable", None)) in leaves:
             reaches.add(node)
         if below:
-            if hasattr(type(node), "_forward_cls") or any(part in node.name() for part in OTHER_NODES):
-                return None  # a function of the program's, or one of these
+            if has_other_work(node):
+                return None
             of_node, operands = product_of_autograd(node, inputs)
             flop += (of_node or 0) * sum(one in reaches for one in operands)
     return flop if order is not None else None

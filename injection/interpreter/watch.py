@@ -49,6 +49,7 @@ PASS_BEGIN, PASS_END, BACKWARD_BEGIN, BACKWARD_END, UPDATE_BEGIN, UPDATE_END, MA
 PASS_WORK, NOT_REACHED, MORE_WORK, LAYER, DROPPED = 9, 10, 11, 12, 13
 GRADIENTS, TRAINING, TRAINABLE, CACHE, REPLAYED = 1, 2, 4, 8, 16  # ProgramFact
 OF_BACKWARD = 1
+AGAIN, UNKNOWN = 1, 2  # gradients have gradients; of unknown FLOP
 BEGINS, ENDS = (PASS_BEGIN, BACKWARD_BEGIN, UPDATE_BEGIN), (PASS_END, BACKWARD_END, UPDATE_END)
 REPLAY = 100  # the end of a call that replays a graph
 USED, MODEL, STOPPED, NOT_YET = range(4)  # kinds of tell()
@@ -226,8 +227,10 @@ class Watch:
         self.trained, self.probed, self.passed = {}, {}, {}
         self.several, self.methods = {}, {}  # by the ids of the modules; by id: code objects that were looked at, weak
         self.results = {}  # of passes that no backward pass has followed: weak, the pass
-        self.walked = {}  # by passes: FLOP of gradients that are no backward pass
-        self.backward_on, self.again = None, False  # the thread that waits for a backward pass; gradients have gradients
+        # By passes: FLOP of gradients that are no backward pass; how many since the last pass or backward pass, and their FLOP.
+        self.walked, self.beside = {}, (0, 0)
+        self.backward_on = None  # the thread that waits for a backward pass
+        self.again, self.pending = 0, 0  # whether gradients have gradients; passes that train, since the last backward pass
         # While no optimizer was seen: the module whose gradients are zeroed; whether there are some; whether they are in use.
         self.optimizers, self.updated, self.computed, self.updates = False, 0, False, False
         self.found, self.taken = {}, 0  # after a backward pass, by module: what traces_of() saw; of autograd.grad(), a number
@@ -545,6 +548,7 @@ class Watch:
 
     def report_pass(self, module, found, values, function):
         _, trains, model, compiled, _ = found
+        self.beside = (0, 0)
         trainable = TRAINABLE if trains else 0
         more = values.get("kwargs")
         if type(more) is not dict:
@@ -566,18 +570,22 @@ class Watch:
         subject = id(module)
         if mode & GRADIENTS and not trainable and self.needs_gradients(values):
             mode, model, subject = mode | TRAINING | TRAINABLE, 0, subject + 1
-        context = -1
+        context, number = -1, 0
         if seq_len >= 0 and (cache is not None or values.get("use_cache", more.get("use_cache")) is True):
             mode |= CACHE
             context = self.context(cache, seq_len) if cache is not None else 0
         if function is not None:  # it may call the module in its own way
             model = 0
         if model == 0 or model in self.unsure:
-            model = model * OF_CONFIG + self.measured_number(module, values, mode, context, function, trains)
+            number = self.measured_number(module, values, mode, context, function, trains)
+            model = model * OF_CONFIG + number
         if self.computed and not self.optimizers and not self.stack()[:-1]:
             self.look_for_update(mode & GRADIENTS and trainable)
+        self.local.counted = number != 0
         if trainable and mode & GRADIENTS:
             self.probe(module)
+        if mode & TRAINABLE and mode & GRADIENTS:
+            self.pending += 1
         self.say(PASS_BEGIN, mode, subject, model, batch, seq_len, context, tokens)
         all_of_it = GRADIENTS | TRAINING | TRAINABLE
         self.local.begun = (mode, subject, model, batch, seq_len, context, tokens) if mode & all_of_it == all_of_it else None
@@ -733,6 +741,7 @@ class Watch:
 
     def is_dropped(self, number, begun):
         if self.results.pop(number, None) is not None and not self.stopped:
+            self.pending -= 1
             self.say(DROPPED, *begun)
 
     def nodes_of(self, result):
@@ -934,6 +943,14 @@ class Watch:
                 self.set_events(code, self.monitor.get_local_events(self.tool, code))
         return self.measured
 
+    def is_proven(self, module):
+        """The matrix products of a pass of it were all that autograd kept: there is no other work that has FLOP."""
+        found = self.refs.get(("proven", id(module)))
+        return found is not None and found[0]() is module
+
+    def prove(self, module):
+        self.keep(("proven", id(module)), module, None)
+
     def check(self, number, values):
         """The FLOP of a pass without gradients may depend on more than the shapes of its arguments, as on what the module
         keeps of earlier tokens. \return the number of this model, or of this pass, whose FLOP follow at its end"""
@@ -1115,6 +1132,10 @@ class Watch:
         with self.quiet():
             try:
                 forward, backward = measuring.finish(self.nodes_of(result)) or (-1, -1)
+                took_none = not (failed or measuring.key[5:] or measuring.forward or measuring.everything)
+                if result.is_meta if self.is_tensor(result) else took_none:
+                    forward = backward = 0  # no data came in or out: it was asked for the shape of a result alone
+                    self.refs.pop(measuring.key, None)
             except Exception:  # nodes or tensors of another kind
                 pass
         measuring.attention *= not measuring.in_products
@@ -1125,10 +1146,23 @@ class Watch:
     # --- backward passes, updates and batches -----------------------------------------------------------------------
 
     def gradients(self, frame, called):
-        """Gradients that have gradients again: how many FLOP those will have is not known."""
-        if frame.f_locals.get("create_graph") is True:
+        """Gradients that have gradients again. How many FLOP those have, the backward pass may know."""
+        values = frame.f_locals
+        results, wanted, again = values.get("outputs"), values.get("inputs"), values.get("create_graph") is True
+        wanted = wanted if type(wanted) in (tuple, list) else (wanted,)
+        in_pass = any(entry[1] == PASS_END for entry in self.stack())
+        if results is not None and in_pass and getattr(self.local, "counted", False):  # a part of it, whose FLOP are counted
+            if self.measuring is not None and self.measuring.thread == self.ident():
+                with self.quiet():
+                    self.count(self.measuring.differentiate, results, wanted, again)
+        elif not again:
+            return
+        elif results is not None:
+            self.more_work(results, wanted)
+            self.again = self.again or AGAIN
+        else:
             self.say(MORE_WORK, 0, 0, 0, 1)
-            self.again = True
+            self.again = UNKNOWN
 
     def gradients_alone(self, frame, called):
         """torch.autograd.grad(): of parameters, which an optimizer gets then, it is a backward pass. Of other tensors, as a
@@ -1146,8 +1180,23 @@ class Watch:
 
     def more_work(self, results, wanted):
         """Gradients of these tensors are asked of autograd, beside the backward passes."""
-        passes = (len(wanted), *(begun for _, begun in self.results.values()))
-        number, known = 0, self.walked.get(passes)
+        flop = self.walk(len(wanted), lambda: flop_of_gradients(self.nodes_of(results), wanted))
+        self.beside = (self.beside[0] + 1, self.beside[1] + (flop or 0))
+        self.say(MORE_WORK, 0, 0, self.once_number(flop), 1)
+
+    def once_number(self, flop):
+        """Of work that has so many FLOP; 0: it is not known."""
+        if flop is None:
+            return 0
+        self.once = (self.once + 1) % MOST_ONCE
+        self.say(PASS_WORK, 0, 0, FIRST_ONCE + self.once, flop, flop)
+        return FIRST_ONCE + self.once
+
+    def walk(self, what, counts):
+        """FLOP that autograd's graph says, None where it does not: of `what`, after passes of these shapes and so many gradients
+        with so many FLOP. It is looked at until it was the same a few times, and then now and again."""
+        passes = (what, self.beside, *(begun for _, begun in self.results.values()))
+        known = self.walked.get(passes)
         if known is None:
             if len(self.walked) >= MOST_WALKED:
                 self.walked.clear()
@@ -1157,16 +1206,23 @@ class Watch:
             flop = None
             with self.quiet():
                 try:
-                    flop = flop_of_gradients(self.nodes_of(results), wanted)
+                    flop = counts()
                 except Exception:  # nodes or tensors of another kind
                     pass
             known[:2] = flop, known[1] + 1 if flop == known[0] else 0
-        flop = known[0]
-        if flop is not None:
-            self.once = (self.once + 1) % MOST_ONCE
-            number = FIRST_ONCE + self.once
-            self.say(PASS_WORK, 0, 0, number, flop, 0)
-        self.say(MORE_WORK, 0, 0, number, 1)
+        return known[0]
+
+    def all_gradients(self, frame):
+        """FLOP of a backward pass through gradients that were computed before it, and through all passes since the last one."""
+        given, inputs = frame.f_locals.get("tensors"), frame.f_locals.get("inputs")
+        if self.again != AGAIN or inputs is not None or self.pending != len(self.results):
+            return None
+
+        def counts():
+            _, flop, others = products_of_graph(self.nodes_of(given))
+            return None if others else flop
+
+        return self.walk("all", counts)
 
     def backward(self, frame, called):
         self.gradients(frame, called)
@@ -1179,7 +1235,12 @@ class Watch:
         if stack and (stack[-1][0] is self.wrapper or stack[-1][0].start == self.method_begins):  # it holds the whole step
             self.local.function = 0
             self.end(stack.pop())
+        flop = self.all_gradients(frame) if self.again else None
+        if flop is not None:  # of all passes, and not one by one
+            for _, begun in self.results.values():
+                self.say(DROPPED, *begun)
         self.results.clear()
+        self.pending, self.beside = 0, (0, 0)
         self.enter(frame, called, BACKWARD_END)
         self.backward_on = thread
         if self.passes == self.passes_before:  # nothing that was seen computed what this is the gradient of
@@ -1187,8 +1248,10 @@ class Watch:
         self.passes_before = self.passes
         self.say(BACKWARD_BEGIN, 0, 0, 0)
         if self.again:
-            self.again = False
-            self.say(MORE_WORK, OF_BACKWARD, 0, 0, 1)
+            self.again, number = 0, self.once_number(flop)
+            if number:
+                self.say(MORE_WORK, 0, 0, number, 1)
+            self.say(MORE_WORK, OF_BACKWARD, 0, number, 1)
         if self.layers is not None:
             self.layers.backward_begins()
 

@@ -9,6 +9,8 @@ import sys
 import torch
 from counts_child import PASS_BEGIN, PASS_WORK, facts, listen
 from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import flop_registry
 
 BACKWARD, UPDATE, MORE_WORK, DROPPED = 2, 4, 11, 13  # where they begin
 WIDTH, STEPS = 8, 4
@@ -116,6 +118,94 @@ def gradients_of_a_picture():
     trained(model, before=attack)
 
 
+class Counter(TorchDispatchMode):
+    """FLOP of what runs, by PyTorch's own formulas."""
+
+    flop = 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        result = function(*args, **(kwargs or {}))
+        formula = flop_registry.get(function.overloadpacket)
+        if formula is not None:
+            self.flop += formula(*args, **(kwargs or {}), out_val=result)
+        return result
+
+
+def penalty(wanted=lambda x: x, powers=1, alike=1):
+    """Gradients have gradients; `powers`: and those have some; `alike`: several are computed that have as many FLOP."""
+    model = Model(torch.tanh)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    for _ in range(STEPS):
+        with Counter() as counter:
+            x = batch().requires_grad_()
+            value = model(x)
+            for _ in range(powers):
+                found = [torch.autograd.grad(value.sum(), wanted(x), create_graph=True)[0] for _ in range(alike)]
+                value = sum(found).tanh()
+            value.sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    return counter.flop
+
+
+def gradients_twice():
+    return penalty(lambda x: (x,), powers=2)
+
+
+def many_gradients_twice():
+    return penalty(powers=2, alike=5)
+
+
+class Forces(nn.Module):
+    """Computes the gradients of a value by what it was given."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer, self.last = nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, 1)
+
+    def forward(self, x):
+        value = self.last(self.layer(x).tanh()).sum()
+        return value, torch.autograd.grad(value, x, create_graph=self.training)[0]
+
+
+def forces():
+    model = Forces()
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    for _ in range(STEPS):
+        with Counter() as counter:
+            value, gradients = model(batch().requires_grad_())
+            (value + gradients.square().sum()).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    return counter.flop
+
+
+def forces_in_evaluation():
+    model = Forces().eval()
+    for _ in range(STEPS):
+        with Counter() as counter:
+            model(batch().requires_grad_())
+    return counter.flop
+
+
+def flop_of_step():
+    """Of each pass, forward and backward, and of gradients beside them, as far as they are known; of one step."""
+    work = {fact[3]: fact[4:] for fact in facts if fact[0] == PASS_WORK}
+    flop, passes = 0, []
+    for kind, mode, _, model, *_ in facts:
+        if kind == PASS_BEGIN:
+            passes.append(model)
+            flop += work[model][0]
+        elif kind == DROPPED:
+            passes.pop()
+        elif kind == MORE_WORK and mode == 0:
+            flop += work[model][0]
+        elif kind == BACKWARD:
+            flop += sum(work[model][1] for model in passes)
+            passes.clear()
+    return flop / STEPS
+
+
 @torch.no_grad()
 def change(model, gradients=None, clear=None):
     for parameter, gradient in zip(model.parameters(), gradients or [p.grad for p in model.parameters()], strict=True):
@@ -165,6 +255,11 @@ PROGRAMS = {
     accumulated: PASS + STEP,
     gradients_alone: STEP,
     gradients_of_a_picture: PASS + [MORE_WORK, DROPPED] + STEP,
+    penalty: PASS + [MORE_WORK, DROPPED, BACKWARD, MORE_WORK, MORE_WORK, UPDATE],
+    gradients_twice: PASS + [MORE_WORK, MORE_WORK, DROPPED, BACKWARD, MORE_WORK, MORE_WORK, UPDATE],
+    many_gradients_twice: PASS + 10 * [MORE_WORK] + [DROPPED, BACKWARD, MORE_WORK, MORE_WORK, UPDATE],
+    forces: STEP,
+    forces_in_evaluation: PASS,
 }
 
 
@@ -180,12 +275,14 @@ def main():
         print("ok  " if found == wanted else f"FAIL {found}, wanted {wanted}", "by hand:", way)
     for program, wanted in PROGRAMS.items():
         facts.clear()
-        program()
+        flop = program()
         found = [fact[0] for fact in facts if fact[0] in (*STEP, MORE_WORK, DROPPED)]
         good = found == wanted * STEPS
         if program is gradients_of_a_picture:  # not those of the weights
             of_one = [fact[4:] for fact in facts if fact[0] == PASS_WORK and fact[3] >= 1 << 20]
-            good = good and of_one == [(2 * 4 * WIDTH * WIDTH, 0)] * STEPS
+            good = good and of_one == [(2 * 4 * WIDTH * WIDTH,) * 2] * STEPS
+        if flop is not None:  # as PyTorch counts them
+            good = good and flop_of_step() == flop
         wrong += not good
         print("ok  " if good else f"FAIL {found}, wanted {wanted * STEPS}", program.__name__.replace("_", " "))
     print(f"{len(BY_HAND) + len(PROGRAMS) - wrong} passed, {wrong} failed")

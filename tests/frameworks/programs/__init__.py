@@ -265,6 +265,8 @@ PROGRAMS = {
     "kept": odd("kept", model=None, unseen=kept_attention),
     "graph": odd("graph", model=None),
     "attack": odd("attack", model=None),
+    "penalty": odd("penalty", model=None),
+    "forces": odd("forces", model=None),
     "autoencoder": odd("autoencoder", model=None),
     "seq2seq": odd("seq2seq", model=None, unseen=t5_attention, allowed=(COUNTED + "it needs encoder_len",)),
     "loss-network": odd("loss-network", model=None),

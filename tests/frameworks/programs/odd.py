@@ -1,4 +1,4 @@
-"""Training loops that are no plain one: odd.py gan|shared|critic|frozen|distill|rl|lengths|closure|embed|processor|handmade|recurrent|by-hand|kept|attack|graph|autoencoder|seq2seq|pictures|loss-network. The ranges note what they do, and hold their shape."""
+"""Training loops that are no plain one: odd.py gan|shared|critic|frozen|distill|rl|lengths|closure|embed|processor|handmade|recurrent|by-hand|kept|attack|penalty|forces|graph|autoencoder|seq2seq|pictures|loss-network. The ranges note what they do, and hold their shape."""
 
 import sys
 
@@ -360,6 +360,50 @@ def attack():
             optimizer.zero_grad()
 
 
+def penalty():
+    """A critic whose gradient by its input is a part of its loss."""
+    critic = perceptron(3, 1)
+    optimizer = torch.optim.Adam(critic.parameters())
+    for _ in range(30):
+        with range_of("step", batch=64):
+            made, mixed = torch.randn(64, WIDTH).cuda(), torch.randn(64, WIDTH).cuda().requires_grad_()
+            gradient = torch.autograd.grad(critic(mixed).sum(), mixed, create_graph=True)[0]
+            (critic(made).mean() + (gradient.norm(dim=1) - 1).square().mean()).backward()
+            optimizer.step()
+            optimizer.zero_grad()
+
+
+class Potential(nn.Module):
+    """An energy, and forces as its gradient by the places. Its weights lie in a dictionary."""
+
+    def __init__(self):
+        super().__init__()
+        self.weights = nn.ParameterDict({"in": nn.Parameter(torch.randn(16, WIDTH)), "out": nn.Parameter(torch.randn(WIDTH, 1))})
+
+    def forward(self, places):
+        apart = (places.unsqueeze(1) - places.unsqueeze(2)).norm(dim=-1, keepdim=True)
+        shells = torch.exp(-((apart - torch.linspace(0, 4, 16, device="cuda")) ** 2))
+        energy = (torch.tanh(shells @ self.weights["in"]).sum(2) @ self.weights["out"]).sum()
+        return energy, torch.autograd.grad(energy, places, create_graph=self.training)[0]
+
+
+def forces():
+    model = Potential().cuda()
+    optimizer = torch.optim.AdamW(model.parameters())
+    for _ in range(3):
+        for _ in range(8):
+            with range_of("step", batch=8):
+                energy, gradient = model(torch.randn(8, 20, 3).cuda().requires_grad_())
+                (energy + gradient.square().mean()).backward()
+                optimizer.step()
+                optimizer.zero_grad()
+        model.eval()
+        for _ in range(2):
+            with range_of("eval", batch=8):
+                model(torch.randn(8, 20, 3).cuda().requires_grad_())
+        model.train()
+
+
 class Kept(nn.Module):
     """Attention to all tokens so far, which it keeps itself, as the first implementations of Llama do."""
 
@@ -489,6 +533,8 @@ def loss_network():
     "by-hand": by_hand,
     "kept": kept,
     "attack": attack,
+    "penalty": penalty,
+    "forces": forces,
     "graph": graph,
     "autoencoder": autoencoder,
     "seq2seq": seq2seq,

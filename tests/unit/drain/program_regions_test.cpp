@@ -418,6 +418,35 @@ TEST_F(ProgramRegionsTest, ARangeWithAPassThatIsNotCountedHasNoFlop) {
   EXPECT_FALSE(region("step").flop.has_value());
 }
 
+/// A backward pass through gradients has FLOP that are those of no pass: once each, with ranges and without.
+TEST_F(ProgramRegionsTest, GradientsOfGradientsCountOnce) {
+  constexpr std::uint32_t kModel = ProgramRegions::kFirstCounted, kInput = kModel + 1, kAll = kModel + 2;
+  for (const bool named : {false, true}) {
+    begin();
+    counted(kModel, 100, 150);
+    counted(kInput, 30, 30);
+    counted(kAll, 500, 500);
+    for (int i = 0; i < 4; ++i) {
+      if (named) open_range("step");
+      pass(1, kTrain, kModel);
+      report(FactKind::kMoreWork, 0, 0, kInput);
+      report(FactKind::kDropped, 1, kTrain, kModel);
+      if (named) open_range("backward");
+      report(FactKind::kBackwardBegin);
+      report(FactKind::kMoreWork, 0, 0, kAll);
+      report(FactKind::kMoreWork, 0, ProgramFact::kBackward, kAll);
+      launch(20);
+      report(FactKind::kBackwardEnd);
+      if (named) close_range();
+      update();
+      if (named) close_range();
+    }
+    finish();
+    EXPECT_EQ(region("step").flop, 4 * (100 + 30 + 500.0)) << named;
+    EXPECT_EQ(region("backward").flop, 4 * 500.0) << named;
+  }
+}
+
 /// Networks that run, and backward passes that reach some of them, at random, against a count by hand.
 TEST_F(ProgramRegionsTest, EachPassInARangeIsTrainedByTheBackwardPassThatReachesIt) {
   for (std::uint32_t seed = 0; seed < 50; ++seed) {
