@@ -10,7 +10,19 @@ hooks of torch.optim report updates, and nothing else is reported.
 import sys
 
 if sys is None:  # for linters alone
-    from flop import ATTENTION, Call, Measured, State, Traced, Unseen, flop_of_call, flop_of_gradients, pairs_of, shape_of
+    from flop import (
+        ATTENTION,
+        Call,
+        Measured,
+        State,
+        Traced,
+        Unseen,
+        flop_of_call,
+        flop_of_gradients,
+        pairs_of,
+        products_of_graph,
+        shape_of,
+    )
     from objects import (
         METHOD,
         NOTHING,
