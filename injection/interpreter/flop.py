@@ -36,7 +36,7 @@ NOT_CUBLAS = ("conv", "attention", "lstm", "gru", "rnn")  # in the text of a gra
 PRODUCT_NODES = {"AddmmBackward0": (1, "_saved_mat1_sym_sizes", "_saved_mat2_sym_sizes"), "BmmBackward0": (0,)}
 PRODUCT_NODES.update({"MmBackward0": (0, "_saved_self_sym_sizes", "_saved_mat2_sym_sizes"), "BaddbmmBackward0": (1,)})
 # Parts of the names of others with products.
-OTHER_NODES = ("Attention", "Convolution", "Rnn", "Lstm", "Gru", "Mv", "ScaledMm", "GroupedMm", "Linear", "Compiled")
+OTHER_NODES = ("Attention", "Convolution", "Rnn", "Lstm", "Gru", "Mv", "ScaledMm", "GroupedMm", "Linear", "Compiled", "CppNode")
 MOST_NODES = 1 << 14
 INSIDE = ("tag_activation_checkpoint", "wrap_activation_checkpoint", "wrap", "invoke_subgraph")  # of a part of the graph
 MOST_UNSEEN = 0.05  # of a model's matrices, by elements: above it, its FLOP are not known
@@ -324,6 +324,7 @@ class Measured:
         self.whole = True
         self.everything, self.in_products = 0, False  # that was asked of cuBLAS; attention, too
         self.calls, self.attention = set(), 0  # of attention: tokens, keys and whether it is causal; FLOP
+        self.attended_to = 0  # calls of attention
         self.places = {}  # of matrices by their id: module, name
         self.traced = False  # what was traced ran
         self.gradient = self.again = 0  # FLOP of gradients that the pass computes, and of those that have gradients
@@ -451,6 +452,7 @@ class Measured:
             before = self.forward
             self.add_attention(query, key, causal is True)
             self.calls.add((tokens, keys, causal is True))
+            self.attended_to += 1
             self.attention += self.forward - before
         self.asked += self.products()  # before the call
 
@@ -546,13 +548,13 @@ class Measured:
         proven = self.watch.is_proven(self.module()) and not (self.gradients or self.traced)
         if (self.activations or self.again) and self.gradients:
             try:
-                products, backward, others = products_of_graph(nodes)
+                products, backward, attention, others = products_of_graph(nodes)
             except Exception:  # another version's nodes
-                products, backward, others = 0, 0, True
+                products = backward = attention = others = 0
             # Where autograd has each product that was seen, it knows which gradients they have. Else both operands' are assumed.
             seen = products == self.linear + self.activations + self.again
             self.backward += backward - self.linear_backward if seen else 2 * self.activations
-            proven = seen and not others
+            proven = seen and attention == self.attended_to and not others
             if proven:
                 self.watch.prove(self.module())
         self.whole = self.whole and (proven or not self.again)
@@ -636,18 +638,21 @@ def has_other_work(node):
 
 
 def products_of_graph(nodes):
-    """(FLOP of the matrix products that autograd keeps, FLOP of the gradients that those need, whether it may keep others)"""
-    forward = backward = 0
+    """(FLOP of the matrix products that autograd keeps, FLOP of the gradients that those need, how many calls of attention it
+    keeps, how many nodes that may be other work)"""
+    forward = backward = attention = 0
     order = graph_below(nodes)
-    others = order is None
+    others = int(order is None)
     for node, inputs in order or ():
         flop, operands = product_of_autograd(node, inputs)
         if flop is not None:
             forward += flop
             backward += flop * sum(one is not None for one in operands)
+        elif node.name().startswith("ScaledDotProduct"):
+            attention += 1
         else:
-            others = others or has_other_work(node)
-    return forward, backward, others
+            others += has_other_work(node)
+    return forward, backward, attention, others
 
 
 def flop_of_gradients(nodes, wanted):

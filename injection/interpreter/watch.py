@@ -1192,7 +1192,9 @@ class Watch:
 
     def more_work(self, results, wanted):
         """Gradients of these tensors are asked of autograd, beside the backward passes."""
-        flop = self.walk(len(wanted), lambda: flop_of_gradients(self.nodes_of(results), wanted))
+        flop = None
+        if self.capture is None:  # a number of one time is none of each replay
+            flop = self.walk(len(wanted), lambda: flop_of_gradients(self.nodes_of(results), wanted))
         self.beside = (self.beside[0] + 1, self.beside[1] + (flop or 0))
         self.say(MORE_WORK, 0, 0, self.once_number(flop), 1)
 
@@ -1227,12 +1229,12 @@ class Watch:
     def all_gradients(self, frame):
         """FLOP of a backward pass through gradients that were computed before it, and through all passes since the last one."""
         given, inputs = frame.f_locals.get("tensors"), frame.f_locals.get("inputs")
-        if self.again != AGAIN or inputs is not None or self.pending != len(self.results):
+        if self.again != AGAIN or self.capture is not None or inputs is not None or self.pending != len(self.results):
             return None
 
         def counts():
-            _, flop, others = products_of_graph(self.nodes_of(given))
-            return None if others else flop
+            _, flop, *others = products_of_graph(self.nodes_of(given))
+            return None if any(others) else flop
 
         return self.walk("all", counts)
 
