@@ -1159,10 +1159,13 @@ class Watch:
 
     def gradients(self, frame, called):
         """Gradients that have gradients again. How many FLOP those have, the backward pass may know."""
-        values = frame.f_locals
-        results, wanted, again = values.get("outputs"), values.get("inputs"), values.get("create_graph") is True
+        values, stack = frame.f_locals, self.stack()
+        again = values.get("create_graph") is True
+        if not (again or stack):
+            return
+        results, wanted = values.get("outputs"), values.get("inputs")
         wanted = wanted if type(wanted) in (tuple, list) else (wanted,)
-        in_pass = any(entry[1] == PASS_END for entry in self.stack())
+        in_pass = any(entry[1] == PASS_END for entry in stack)
         if results is not None and in_pass and getattr(self.local, "counted", False):  # a part of it, whose FLOP are counted
             if self.measuring is not None and self.measuring.thread == self.ident():
                 with self.quiet():
