@@ -319,7 +319,7 @@ std::optional<LaunchPosition> TrainingUnits::begin_of(const TrainingUnit& unit) 
   }
   const std::uint64_t length = unit.backward - *start;
   if (!u.fixed) return !longer(length, u.forward) && unit.to_host <= u.to_host ? start : std::nullopt;
-  // Shorter than a forward pass is: something ran before it that may be a part of it.
+  // Shorter than forward passes are: its first launches may lie before this place.
   if (length + u.slack() < u.forward && *start > unit.before + kFew) return std::nullopt;
   if (length <= u.forward + u.slack()) return start;
   if (unit.to_host <= u.to_host || !u.exact) return std::nullopt;

@@ -323,7 +323,8 @@ void DetectedRegions::judge_by_products(Device& device) {
 
 /// A line for people about the first of each kind, and about steps whose period or passes turn out to be others.
 void DetectedRegions::say_found(Device& device, StepKind kind) {
-  constexpr std::uint32_t kMostSaid = 8, kHolds = 4;  // lines; steps in a row
+  constexpr std::uint32_t kMostSaid = 8, kHolds = 4;                                   // lines; steps in a row
+  if ((kind == StepKind::kStep) != (device.findings.kind == StepKind::kStep)) return;  // they are of what came later
   const std::uint32_t bit = 1u << static_cast<std::uint32_t>(kind);
   StepFindings of_kind = device.findings;
   of_kind.kind = kind;
@@ -512,7 +513,6 @@ void DetectedRegions::describe(WindowSummary& window) const {
 }
 
 std::vector<std::string> DetectedRegions::take_notices() { return std::exchange(notices_, {}); }
-
 std::vector<std::string> DetectedRegions::take_explained() { return std::exchange(explained_, {}); }
 
 std::size_t DetectedRegions::held_bytes() const noexcept {

@@ -31,7 +31,7 @@ void RangePasses::add(const ProgramFact& fact) {
       for (auto pass = untrained_.begin(); pass != untrained_.end(); ++pass)
         if (pass->is_like(fact)) return (void)untrained_.erase(pass);
       return;
-    case FactKind::kMoreWork:  // known work of a backward pass was reported on its own, too
+    case FactKind::kMoreWork:  // of a backward pass, known work is reported for the step, too
       if (fact.model != 0 && (fact.mode & ProgramFact::kBackward) != 0) return;
       return find(fact, ProgramRegion::kForward, fact.range);
     case FactKind::kUpdateEnd:

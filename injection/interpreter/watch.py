@@ -1144,9 +1144,11 @@ class Watch:
         with self.quiet():
             try:
                 forward, backward = measuring.finish(self.nodes_of(result)) or (-1, -1)
-                took_none = not (failed or measuring.key[5:] or measuring.forward or measuring.everything)
-                if result.is_meta if self.is_tensor(result) else took_none:
-                    forward = backward = 0  # no data came in or out: it was asked for the shape of a result alone
+                empty = not (failed or measuring.key[5:] or measuring.forward or measuring.everything)  # no tensor came in
+                if self.is_tensor(result):
+                    empty = result.is_meta
+                if empty:  # it was asked for the shape of a result alone
+                    forward = backward = 0
                     self.refs.pop(measuring.key, None)
             except Exception:  # nodes or tensors of another kind
                 pass

@@ -420,6 +420,11 @@ class RandomModels : public testing::TestWithParam<std::pair<std::string, Variat
 TEST_P(RandomModels, AreFoundOrNotSure) { find_models(1, true); }
 TEST_P(RandomModels, AreNeverTakenForAnotherStep) { find_models(test_seed(), false); }
 
+/// Seeds at which the last step of a run, cut in the wrong place, was the period of all.
+TEST_P(RandomModels, OneOddStepIsNotThePeriod) {
+  for (const std::uint64_t seed : {175218u, 341517u, 633551u, 729548u, 2329424363u}) find_models(seed, false);
+}
+
 void RandomModels::find_models(std::uint64_t seed, bool shares) const {
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::mt19937_64 random(seed);
