@@ -9,7 +9,6 @@
 #include "cuda/launch_ids.h"
 
 namespace mfu {
-
 namespace {
 
 // Kernel3 to Kernel13 share these offsets; a newer version only appends (the headers of CUPTI 13.0 and 13.5 have the

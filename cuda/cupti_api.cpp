@@ -15,7 +15,6 @@
 #include "cuda/overflow_guard.h"
 
 namespace mfu {
-
 namespace {
 
 constexpr std::uint32_t kOldestVersion = 14;  // 11.1: graphId in kernel records

@@ -8,7 +8,6 @@
 #include <utility>
 
 namespace mfu {
-
 namespace {
 
 template <typename F>

@@ -12,7 +12,6 @@
 #include "cuda/nvtx_handler.h"
 
 namespace mfu {
-
 namespace {
 
 struct EarlyProcessRange {

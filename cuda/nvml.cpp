@@ -5,7 +5,6 @@
 #include <atomic>
 
 namespace mfu {
-
 namespace {
 
 std::atomic<void*> g_nvml{nullptr};

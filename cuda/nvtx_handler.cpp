@@ -11,7 +11,6 @@
 #include "cuda/nvtx_names.h"
 
 namespace mfu {
-
 namespace {
 
 constinit std::atomic<bool> g_ranges_seen{false};

@@ -11,7 +11,6 @@
 #include "cuda/host_thread.h"
 
 namespace mfu {
-
 namespace {
 
 using detail::g_nvtx_domains;

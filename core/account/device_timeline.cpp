@@ -4,7 +4,6 @@
 #include <limits>
 
 namespace mfu {
-
 namespace {
 constexpr TimeNs kNever = std::numeric_limits<TimeNs>::max();
 constexpr TimeNs kLongAgo = std::numeric_limits<TimeNs>::min();

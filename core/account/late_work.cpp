@@ -5,7 +5,6 @@
 #include <type_traits>
 
 namespace mfu {
-
 namespace {
 
 constexpr std::size_t kMostLate = 1u << 13;  ///< on one device, between two sweeps

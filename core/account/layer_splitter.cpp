@@ -7,7 +7,6 @@
 #include "core/account/ledger.h"
 
 namespace mfu {
-
 namespace {
 
 constexpr std::uint32_t kFirstId = 1u << 30;  ///< no launch has such an owner

@@ -6,7 +6,6 @@
 #include "core/account/row_summary.h"
 
 namespace mfu {
-
 namespace {
 
 constexpr DurationNs kBetweenLooks = kNsPerSecond / 100;  ///< time that is swept between two looks at the clock

@@ -12,7 +12,6 @@
 #include "core/rows/region_totals.h"
 
 namespace mfu {
-
 namespace {
 
 void describe_shape(const RegionRow& row, RegionSummary& s) {

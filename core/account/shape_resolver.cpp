@@ -3,7 +3,6 @@
 #include <algorithm>
 
 namespace mfu {
-
 namespace {
 
 /// Kernel grids give rows: sequences in decode, tokens otherwise. They fill only what range and config leave open.

@@ -3,7 +3,6 @@
 #include <utility>
 
 namespace mfu {
-
 namespace {
 
 void apply(ClassTimes& times, const Correction& c, DurationNs length) noexcept {

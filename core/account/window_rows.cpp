@@ -7,7 +7,6 @@
 #include "core/rows/metrics.h"
 
 namespace mfu {
-
 namespace {
 
 constexpr std::size_t kFinishedKept = 256;

@@ -7,7 +7,6 @@
 #include "core/model/least_work.h"
 
 namespace mfu {
-
 namespace {
 
 /// Tokens that a pass feeds, as far as the shape says.

@@ -9,7 +9,6 @@
 #include "core/base/ticks.h"
 
 namespace mfu {
-
 namespace {
 
 /// A region's instance that found no room in the table: its launches have an owner without a name, which is

@@ -75,12 +75,10 @@ std::optional<DType> parse_dtype(std::string_view text) noexcept {
   std::string_view word(folded.data(), length);
   constexpr std::string_view kTorch = "torch.";
   if (word.starts_with(kTorch)) word.remove_prefix(kTorch.size());
-  for (std::size_t i = 0; i < kFormats.size(); ++i) {
+  for (std::size_t i = 0; i < kFormats.size(); ++i)
     if (word == kFormats[i].name) return static_cast<DType>(i);
-  }
-  for (const Spelling& spelling : kSpellings) {
+  for (const Spelling& spelling : kSpellings)
     if (word == spelling.text) return spelling.dtype;
-  }
   return std::nullopt;
 }
 

@@ -269,9 +269,8 @@ Fields Fields::item(std::string_view key, std::int64_t index) const {
 std::vector<std::string> Fields::unknown_keys(std::initializer_list<std::string_view> known) const {
   std::vector<std::string> unknown;
   if (!object_.is_object()) return unknown;
-  for (const auto& item : object_.items()) {
+  for (const auto& item : object_.items())
     if (std::find(known.begin(), known.end(), item.key()) == known.end()) unknown.push_back(item.key());
-  }
   return unknown;
 }
 

@@ -14,7 +14,6 @@
 #include <cstring>
 
 namespace mfu {
-
 namespace {
 
 /// Holds SIGPIPE (no reader) and SIGXFSZ (the file may not grow) off the calling thread, and takes back what a write

@@ -10,7 +10,6 @@
 #include <utility>
 
 namespace mfu {
-
 namespace {
 
 /// Three significant digits, none beyond them; a number too large to be read has an exponent.

@@ -4,7 +4,6 @@
 #include <cstdint>
 
 namespace mfu {
-
 namespace {
 
 /// Bytes of the character at the beginning of `text`; 0 where it is none, or not one for a terminal.

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 namespace mfu {
-
 namespace {
 
 TimeNs interpolate(Ticks a_ticks, TimeNs a_ns, Ticks b_ticks, TimeNs b_ns, Ticks ticks) {
@@ -15,9 +14,7 @@ TimeNs interpolate(Ticks a_ticks, TimeNs a_ns, Ticks b_ticks, TimeNs b_ns, Ticks
 
 bool TickClock::anchor(Ticks ticks, TimeNs ns) {
   bool steady = true;
-  if (anchors_.size() >= 2 && ticks > anchors_.back().ticks) {
-    steady = std::llabs(to_ns(ticks) - ns) <= kNsPerSecond;
-  }
+  if (anchors_.size() >= 2 && ticks > anchors_.back().ticks) steady = std::llabs(to_ns(ticks) - ns) <= kNsPerSecond;
   if (!anchors_.empty() && ticks <= anchors_.back().ticks) return steady;
   if (!steady) anchors_.clear();  // a new base: the old slope says nothing about it
   anchors_.push_back({ticks, ns});

@@ -15,9 +15,8 @@ namespace {
 bool is_wrapper(const json& root) {
   if (root.contains("model_type") || root.contains("n_layer") || root.contains("layers") || root.contains("params"))
     return false;
-  for (const char* key : {"model", "workload", "parallel", "peak", "counting", "regions", "presets"}) {
+  for (const char* key : {"model", "workload", "parallel", "peak", "counting", "regions", "presets"})
     if (root.contains(key)) return true;
-  }
   return root.empty();
 }
 

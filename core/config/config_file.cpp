@@ -25,9 +25,8 @@ struct Reading {
 
   /// Where the value of `key` came from, for messages: the file, or the override that replaced it.
   [[nodiscard]] std::string place_of(const std::string& key) const {
-    for (const Override& o : overrides) {
+    for (const Override& o : overrides)
       if (o.key == key) return o.origin + ": ";
-    }
     return document.place;
   }
 };
@@ -64,9 +63,8 @@ class Section {
       const json* value = f.find(key);
       if (value == nullptr) return std::nullopt;
       if (value->is_string()) {
-        for (const auto& [known, text] : table) {
+        for (const auto& [known, text] : table)
           if (text == value->template get_ref<const std::string&>()) return known;
-        }
       }
       std::string expected = "one of";
       for (const auto& entry : table)
@@ -388,9 +386,8 @@ void read_config_file(const ConfigDocument& document, const std::vector<Override
                          "using 1"});
     options.parallel.ep = 1;
   }
-  if (!windows) {
+  if (!windows)
     for (LayerSpec& layer : spec->layers) layer.mixer.window = 0;
-  }
   config.model = FlopsModel::make(std::move(*spec), options);
   config.model_source = document.model_source;
 }

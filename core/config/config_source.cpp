@@ -141,9 +141,8 @@ Result<ConfigText> find_config_text(std::string_view source, const std::string& 
   if (text.starts_with('{')) return ConfigText{std::string(text), "inline", folder};
   if (text.empty()) return Error{"expected a config file, a folder, a model id or JSON text, got nothing"};
   std::string path(text);
-  if (path.starts_with("~/")) {
+  if (path.starts_with("~/"))
     if (const char* home = getenv("HOME")) path = home + path.substr(1);
-  }
   std::vector<std::string> candidates;
   if (!folder.empty() && path.front() != '/') candidates.push_back(folder + "/" + path);
   candidates.push_back(path);

@@ -30,9 +30,8 @@ inline constexpr std::pair<bool, std::string_view> kMlaWords[] = {{false, "expan
 
 template <typename E, std::size_t N>
 constexpr std::string_view word_of(const std::pair<E, std::string_view> (&table)[N], E value) {
-  for (const auto& [known, word] : table) {
+  for (const auto& [known, word] : table)
     if (known == value) return word;
-  }
   return "";
 }
 

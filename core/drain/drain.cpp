@@ -5,7 +5,6 @@
 #include <utility>
 
 namespace mfu {
-
 namespace {
 constexpr DurationNs kLongestActivity = 3600 * kNsPerSecond;
 constexpr DurationNs kClockTolerance = 10 * kNsPerSecond;  // work that was measured cannot begin later than now

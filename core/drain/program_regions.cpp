@@ -261,6 +261,7 @@ void ProgramRegions::change_layer(const ProgramFact& fact) {
 
 void ProgramRegions::close(const ProgramMark& mark) {
   if (open_.empty()) return;
+  if (mark.model != 0) uncounted_ = mark;
   if (uncounted_) {
     uncounted_->at = mark.at;
     add_work(*std::exchange(uncounted_, {}), open_.back().id);

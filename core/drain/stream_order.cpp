@@ -4,7 +4,6 @@
 #include <utility>
 
 namespace mfu {
-
 namespace {
 using Entry = CorrelationMap::Entry;
 using Kind = CorrelationMap::Kind;

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 namespace mfu {
-
 namespace {
 
 constexpr const char* kTotal = "total";

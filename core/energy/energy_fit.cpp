@@ -6,7 +6,6 @@
 #include <map>
 
 namespace mfu {
-
 namespace {
 
 constexpr double kLeastShare = 0.005;  ///< of all time; below it a kind of work is left out

@@ -313,12 +313,10 @@ void build_text_row(RowValues& x, ModelHead head, Architecture& spec) {
     f.problem(f.place() + "index_topk: sparse attention, which " + spec.family +
               " has not; use the model's own type, such as deepseek_v32");
   }
-  if (!encoder_decoder && f.flag("add_cross_attention", false)) {
+  if (!encoder_decoder && f.flag("add_cross_attention", false))
     f.problem(f.place() + "add_cross_attention: attention to the encoder of another model is not known");
-  }
-  if (const json* pruned = f.find("pruned_heads"); pruned != nullptr && pruned->is_object() && !pruned->empty()) {
+  if (const json* pruned = f.find("pruned_heads"); pruned != nullptr && pruned->is_object() && !pruned->empty())
     f.problem(f.place() + "pruned_heads: layers with fewer heads than the others are not known");
-  }
   if (f.failed()) return;
   spec.is_encoder = x.flag("encoder_only");
   if (encoder_decoder) build_encoder(x, spec);

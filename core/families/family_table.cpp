@@ -136,9 +136,8 @@ bool FamilyTable::has(std::string_view type) const noexcept {
 
 std::vector<std::string_view> FamilyTable::types() const {
   std::vector<std::string_view> all;
-  for (const Paragraph& one : paragraphs_) {
+  for (const Paragraph& one : paragraphs_)
     if (!starts_base(one.type) && one.type != "generic") all.push_back(one.type);
-  }
   return all;
 }
 
@@ -221,9 +220,8 @@ bool FamilyTable::is_word(const Paragraph& p, std::string_view name) const {
   if (starts_base(p.type)) return true;
   for (const Paragraph* one = &p; one != nullptr; one = one->like.empty() ? nullptr : find(one->like)) {
     if (!starts_base(one->type)) continue;
-    for (const Definition& own : one->own) {
+    for (const Definition& own : one->own)
       if (own.name == name) return true;
-    }
   }
   return false;
 }
@@ -245,9 +243,8 @@ std::optional<Error> FamilyTable::check(const Paragraph& p) const {
   const auto note = [&](const Definition& at, std::string_view name, const char* what, bool words, bool keys) {
     if (mistake) return;
     std::vector<std::string_view> known;
-    for (const auto& [word, definition] : row.definitions) {
+    for (const auto& [word, definition] : row.definitions)
       if (words && word != name) known.push_back(word);
-    }
     if (keys) known.insert(known.end(), keys_.begin(), keys_.end());
     mistake = Error{place(p, at.offset) + std::string(name) + ": " + what + nearest(name, std::move(known))};
   };

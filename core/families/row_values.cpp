@@ -167,15 +167,12 @@ std::int64_t RowValues::quotient(std::int64_t value, const Expression& by, bool 
 /// be a key as well. So a default never hides another name for the same thing.
 std::int64_t RowValues::fallback(const Expression& e) {
   const Expression& last = e.parts.back();
-  for (std::size_t i = 0; i + 1 < e.parts.size(); ++i) {
+  for (std::size_t i = 0; i + 1 < e.parts.size(); ++i)
     if (const auto found = optional(e.parts[i].text, false)) return *found;
-  }
-  if (last.kind == Kind::kKey || (last.kind == Kind::kName && !known(last.text))) {
+  if (last.kind == Kind::kKey || (last.kind == Kind::kName && !known(last.text)))
     if (const auto found = optional(last.text, false)) return *found;
-  }
-  for (std::size_t i = 0; i + 1 < e.parts.size(); ++i) {
+  for (std::size_t i = 0; i + 1 < e.parts.size(); ++i)
     if (const auto found = optional(e.parts[i].text, true)) return *found;
-  }
   return evaluate(last);
 }
 

@@ -85,9 +85,8 @@ class UNet {
       const auto found = f_.object().find(key);
       if (found != f_.object().end() && found->is_null()) refuse(key, &*found);
     }
-    for (const char* key : kNone) {
+    for (const char* key : kNone)
       if (const json* found = f_.find(key); found != nullptr) refuse(key, found);
-    }
     const std::string more = f_.text_or("addition_embed_type", "");
     if (!more.empty() && more != "text_time") refuse("addition_embed_type", f_.find("addition_embed_type"));
   }
@@ -144,9 +143,8 @@ class UNet {
     };
     linear(first, step_);
     linear(step_, step_);
-    if (const std::int64_t guidance = f_.integer_or("time_cond_proj_dim", 0); guidance > 0) {
+    if (const std::int64_t guidance = f_.integer_or("time_cond_proj_dim", 0); guidance > 0)
       spec_.sequence_weights += Count(guidance) * first;
-    }
     if (f_.text_or("addition_embed_type", "") == "text_time") {
       linear(f_.require("projection_class_embeddings_input_dim"), step_);
       linear(step_, step_);

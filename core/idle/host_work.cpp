@@ -5,7 +5,6 @@
 #include <string_view>
 
 namespace mfu {
-
 namespace {
 
 enum class Origin : std::uint8_t { kProgram, kPackage, kStandard };

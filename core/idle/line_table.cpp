@@ -1,7 +1,6 @@
 #include "core/idle/line_table.h"
 
 namespace mfu {
-
 namespace {
 
 using Table = std::span<const std::uint8_t>;

@@ -9,7 +9,6 @@
 #include "core/base/printable.h"
 
 namespace mfu {
-
 namespace {
 
 std::uint64_t hash_name(std::string_view name) noexcept {

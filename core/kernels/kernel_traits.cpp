@@ -93,9 +93,8 @@ struct RuleIndex {
   [[nodiscard]] std::size_t first_match(std::string_view text, Matches matches) const noexcept {
     std::size_t best = kEnd;
     for (std::size_t at = 0; at + 1 < text.size(); ++at) {
-      for (std::size_t i = first[bucket_of(text[at], text[at + 1])]; i < best; i = next[i]) {
+      for (std::size_t i = first[bucket_of(text[at], text[at + 1])]; i < best; i = next[i])
         if (matches(kRules[i], at)) best = i;
-      }
     }
     return best;
   }
@@ -109,9 +108,8 @@ bool stands_at(std::string_view piece, std::string_view text, std::size_t at) no
 }
 
 bool is_in(std::string_view piece, std::string_view text, std::size_t from = 0) noexcept {
-  for (std::size_t at = from; at + piece.size() <= text.size(); ++at) {
+  for (std::size_t at = from; at + piece.size() <= text.size(); ++at)
     if (stands_at(piece, text, at)) return true;
-  }
   return false;
 }
 
@@ -137,11 +135,10 @@ class NameParts {
  public:
   explicit NameParts(std::string_view name) noexcept {
     name = name.substr(0, kMaxRead);
-    if (name.starts_with("_Z")) {
+    if (name.starts_with("_Z"))
       read_mangled(name.substr(2));
-    } else {
+    else
       read_demangled(name);
-    }
   }
 
   [[nodiscard]] std::string_view qualified() const noexcept { return {name_.data(), size_}; }
@@ -173,9 +170,8 @@ class NameParts {
         if (!name.substr(i).starts_with("<unnamed>")) arguments_ = name.substr(i, end - i);
         i = end;
       } else if (c == '(') {
-        if (!name.substr(i).starts_with("(anonymous namespace)")) {
+        if (!name.substr(i).starts_with("(anonymous namespace)"))
           if (size_ > 0) return;
-        }
         i = skip_brackets(name, i, '(', ')');
       } else if (c == '{') {
         i = skip_brackets(name, i, '{', '}');

@@ -264,9 +264,8 @@ struct Architecture : OuterWeights {
   /// A diffusion transformer that reads text without an encoder.
   [[nodiscard]] bool reads_context() const noexcept {
     if (is_encoder_decoder() || image_context) return false;
-    for (const LayerSpec& layer : layers) {
+    for (const LayerSpec& layer : layers)
       if (layer.joint != Joint::kNone || layer.cross) return true;
-    }
     return false;
   }
   [[nodiscard]] std::int64_t encoder_d() const noexcept { return encoder_width != 0 ? encoder_width : d_model; }

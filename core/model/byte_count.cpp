@@ -58,11 +58,10 @@ void add_layer_weights(const std::vector<LayerSpec>& layers, std::int64_t d, con
       }
     }
     const Count mlp = w.mlp_dense * read_after + w.mlp_shared;
-    if (layer.mlp.experts > 0) {
+    if (layer.mlp.experts > 0)
       out.plain += n * (layer.mlp.router_extra_params + layer.mlp.shared_extra_params);
-    } else {
+    else
       out.plain += n * layer.mlp.extra_params;
-    }
     (storage.attention ? out.quantised : out.plain) += n * attention;
     (storage.mlp ? out.quantised : out.plain) += n * mlp;
   }

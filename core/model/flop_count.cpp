@@ -103,9 +103,8 @@ Count joint_pairs_of(const CountRequest& r, std::int64_t context) noexcept {
 Count compressed_pairs_of(const CountRequest& r, std::int64_t rate, std::int64_t most, AttentionMode mode,
                           ContextMode context) noexcept {
   Count sum;
-  for (const SequenceGroup& g : r.sequences) {
+  for (const SequenceGroup& g : r.sequences)
     sum += compressed_pairs(series_of(g, r.passes, context), rate, most, mode) * g.count;
-  }
   return sum;
 }
 

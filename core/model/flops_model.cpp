@@ -29,9 +29,8 @@ Shares shares_of(const ParallelConfig& p, const Architecture& model) noexcept {
   s.weights = 1.0 / (tp * pp);
   s.experts = 1.0 / (pp * std::max(tp, ep));
   double head_split = tp;  // the cache of grouped heads splits no further than its heads; a latent not at all
-  for (const LayerSpec& layer : model.layers) {
+  for (const LayerSpec& layer : model.layers)
     if (has_attention(layer.mixer)) head_split = std::min(head_split, static_cast<double>(layer.mixer.kv_heads));
-  }
   s.cache = 1.0 / (std::max(1.0, head_split) * pp * cp * dp);
   s.tokens = 1.0 / dp;
   return s;

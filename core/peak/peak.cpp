@@ -46,9 +46,8 @@ bool matches(const PeakRow& row, std::string_view piece, std::string_view name) 
 }
 
 std::string_view without_vendor(std::string_view name) noexcept {
-  for (std::string_view vendor : {std::string_view("NVIDIA "), std::string_view("Tesla ")}) {
+  for (std::string_view vendor : {std::string_view("NVIDIA "), std::string_view("Tesla ")})
     if (same_at(name, 0, vendor)) name.remove_prefix(vendor.size());
-  }
   return name;
 }
 
@@ -265,9 +264,8 @@ const PeakRow* find_peak_row(std::string_view device_name) noexcept {
 
 const PeakRow* find_peak_row_by_any_name(std::string_view name) noexcept {
   for (const PeakRow& row : peak_rows()) {
-    for (std::string_view known : {row.id, row.name}) {
+    for (std::string_view known : {row.id, row.name})
       if (known.size() == name.size() && same_at(name, 0, known)) return &row;
-    }
   }
   return find_peak_row(name);
 }
@@ -304,12 +302,10 @@ const PeakRow* find_usual_peak_row(std::string_view name) noexcept {
       return nullptr;
     const std::string wanted = essence(name);
     if (wanted.empty()) return nullptr;
-    for (const PeakRow& row : peak_rows()) {
+    for (const PeakRow& row : peak_rows())
       if (essence(row.id) == wanted || essence(row.name) == wanted) return &row;
-    }
-    for (const PeakRow& row : peak_rows()) {
+    for (const PeakRow& row : peak_rows())
       if (std::find(row.short_names.begin(), row.short_names.end(), wanted) != row.short_names.end()) return &row;
-    }
   } catch (...) {  // out of memory: not found
   }
   return nullptr;

@@ -26,12 +26,19 @@ enum class FactKind : std::uint8_t {
   kDropped,     ///< the result of a pass of this module, model and shape is gone: nothing computes its gradients
 };
 
+[[nodiscard]] inline bool begins(FactKind kind) noexcept {
+  return kind == FactKind::kPassBegin || kind == FactKind::kBackwardBegin || kind == FactKind::kUpdateBegin;
+}
+[[nodiscard]] inline bool ends(FactKind kind) noexcept {
+  return kind == FactKind::kPassEnd || kind == FactKind::kBackwardEnd || kind == FactKind::kUpdateEnd;
+}
+
 /// One fact. Facts of a thread nest, as its calls do. A plain value: it goes through a queue.
 struct ProgramFact {
   static constexpr std::uint8_t kGradients = 1,  ///< of a pass: gradients are recorded
       kTraining = 2,                             ///< the model is in training mode
       kTrainable = 4,                            ///< it has parameters that train
-      kCache = 8,                                ///< it fills a key-value cache
+      kCache = 8,                                ///< it fills a key-value cache; of its end: it read one
       kReplayed = 16;  ///< no region: a part of a graph, at an unknown time in it, or named by a range
   static constexpr std::uint8_t kBackward = 1;  ///< of a layer, and of kMoreWork: of a backward pass
 
@@ -39,7 +46,7 @@ struct ProgramFact {
   std::uint8_t mode = 0;                 ///< of a pass: the bits above
   std::uint32_t thread = 0;              ///< any number that other threads do not have
   std::uint64_t subject = 0;             ///< identity of the module or the optimizer
-  std::uint32_t model = 0;               ///< number of the model that was handed over; 0: none
+  std::uint32_t model = 0;               ///< number of the model that was handed over; 0: none, or that of its begin
   CorrelationId launch{};                ///< newest launch of the process at that time
   InstanceId range = InstanceId::kNone;  ///< the innermost region that the thread's ranges have open
   TimeNs at = 0;

@@ -3,19 +3,6 @@
 #include <algorithm>
 
 namespace mfu {
-
-namespace {
-
-bool begins(FactKind kind) noexcept {
-  return kind == FactKind::kPassBegin || kind == FactKind::kBackwardBegin || kind == FactKind::kUpdateBegin;
-}
-
-bool ends(FactKind kind) noexcept {
-  return kind == FactKind::kPassEnd || kind == FactKind::kBackwardEnd || kind == FactKind::kUpdateEnd;
-}
-
-}  // namespace
-
 bool UpdateCycle::add(std::uint64_t optimizer) {
   expected_.insert(optimizer);
   cycle_.insert(optimizer);
@@ -39,6 +26,7 @@ void ProgramSteps::add(const ProgramFact& fact) {
     waiting_.push_back(fact);
     passes_seen_ = passes_seen_ || fact.kind == FactKind::kPassBegin || fact.kind == FactKind::kBackwardBegin;
     if (fact.kind == FactKind::kUpdateEnd) note_optimizer(fact);
+    if (fact.kind == FactKind::kPassEnd && (fact.mode & ProgramFact::kCache) != 0) caches_.note(fact, waiting_);
   }
   decide(false);
   if (waiting_.size() > kMostWaiting) flush();
@@ -46,22 +34,22 @@ void ProgramSteps::add(const ProgramFact& fact) {
 
 /// The first thread that begins something leads until that has ended. Work of other threads meanwhile is a part of it.
 bool ProgramSteps::is_of_lead(const ProgramFact& fact) {
-  if (lead_depth_ == 0) {
+  if (lead_.depth == 0) {
     if (ends(fact.kind)) return false;  // of what began before anybody looked
     if (!begins(fact.kind)) return true;
-    lead_ = fact.thread;
+    lead_.thread = fact.thread;
   }
-  if (fact.thread != lead_) {
+  if (fact.thread != lead_.thread) {
     // An optimizer may make its step as soon as the gradients are there, on the thread that computes them.
-    if (lead_in_backward_ && (fact.kind == FactKind::kUpdateBegin || fact.kind == FactKind::kUpdateEnd)) return true;
+    if (lead_.in_backward && (fact.kind == FactKind::kUpdateBegin || fact.kind == FactKind::kUpdateEnd)) return true;
     if (begins(fact.kind)) guests_.insert(fact.thread);
     if (ends(fact.kind)) guests_.erase(fact.thread);
     return false;
   }
   if (fact.kind == FactKind::kBackwardBegin || fact.kind == FactKind::kBackwardEnd)
-    lead_in_backward_ = fact.kind == FactKind::kBackwardBegin;
-  if (begins(fact.kind)) ++lead_depth_;
-  if (ends(fact.kind) && --lead_depth_ == 0 && !guests_.empty()) {
+    lead_.in_backward = fact.kind == FactKind::kBackwardBegin;
+  if (begins(fact.kind)) ++lead_.depth;
+  if (ends(fact.kind) && --lead_.depth == 0 && !guests_.empty()) {
     confused_ = true;
     guests_.clear();
   }
@@ -100,17 +88,9 @@ ProgramSteps::Answer ProgramSteps::trains(std::size_t at, bool all) const {
   constexpr std::uint8_t kBoth = ProgramFact::kGradients | ProgramFact::kTrainable;
   if ((pass.mode & kBoth) != kBoth) return Answer::kNo;
   if ((pass.mode & ProgramFact::kTraining) != 0) return Answer::kYes;
-  for (std::size_t i = end_of(at).value_or(waiting_.size()); i < waiting_.size(); ++i)
+  for (std::size_t i = end_of(waiting_, at).value_or(waiting_.size()); i < waiting_.size(); ++i)
     if (begins(waiting_[i].kind)) return waiting_[i].kind == FactKind::kBackwardBegin ? Answer::kYes : Answer::kNo;
   return all ? Answer::kNo : Answer::kUnknown;
-}
-
-std::optional<std::size_t> ProgramSteps::end_of(std::size_t begin) const {
-  for (std::size_t i = begin, depth = 0; i < waiting_.size(); ++i) {
-    if (begins(waiting_[i].kind)) ++depth;
-    if (ends(waiting_[i].kind) && --depth == 0) return i;
-  }
-  return std::nullopt;
 }
 
 bool ProgramSteps::is_training() const noexcept {
@@ -198,7 +178,7 @@ bool ProgramSteps::decide_between_steps(bool all) {
     if (waiting_[i].kind != FactKind::kPassBegin) continue;
     const Answer part = belongs(waiting_[i]);
     if (part == Answer::kUnknown && !all) return false;
-    if (part != Answer::kYes) begin = end_of(i).value_or(i) + 1;
+    if (part != Answer::kYes) begin = end_of(waiting_, i).value_or(i) + 1;
   }
   if (begin != 0) (void)leave_out(begin, true);
   in_step_ = true;
@@ -211,16 +191,17 @@ bool ProgramSteps::decide_between_steps(bool all) {
 bool ProgramSteps::leave_out(std::size_t count, bool all) {
   std::size_t left = count;
   while (left > 0) {
-    const ProgramFact fact = waiting_.front();
+    ProgramFact fact = waiting_.front();
     std::size_t taken = 1;
     if (begins(fact.kind)) {
-      const std::optional<std::size_t> end = end_of(0);
-      if (!end) break;  // it is under way
+      const std::optional<std::size_t> end = end_of(waiting_, 0);
+      if (!end || (!all && caches_.wait_for_more(waiting_, *end))) break;  // it is under way
       // Where nothing was launched, nothing is measured: a pass on the CPU, or one that a compiler traces.
       // A range that it is in names it.
       const bool named = fact.range != InstanceId::kNone;
       if (fact.kind == FactKind::kPassBegin && !named && fact.launch != waiting_[*end].launch) {
         if (!all && ready_ && belongs(fact) != Answer::kNo) break;  // the next step decides
+        if (waiting_[*end].model != 0) fact.model = std::exchange(waiting_[*end].model, 0u);
         mark(ProgramMark::Kind::kOpen, region_of(fact, false), fact);
         mark(ProgramMark::Kind::kClose, region_of(fact, false), waiting_[*end]);
       }
@@ -258,10 +239,9 @@ ProgramRegion ProgramSteps::region_of(const ProgramFact& pass, bool in_step) con
 void ProgramSteps::follow(const ProgramFact& fact, Answer trains) {
   if (fact.kind == FactKind::kPassBegin) {
     const bool trained = trains == Answer::kYes;
-    const ProgramRegion region = trained ? ProgramRegion::kForward : region_of(fact, true);
-    if (!trained) mark(ProgramMark::Kind::kWork, region, fact);
-    open(region, fact);
+    open(trained ? ProgramRegion::kForward : region_of(fact, true), fact);
     if (trained) trained_passes_.push_back(fact);
+    running_.pass = fact, running_.trained = trained;
   } else if (fact.kind == FactKind::kBackwardBegin) {
     open(ProgramRegion::kBackward, fact);
   } else if (fact.kind == FactKind::kNotReached) {
@@ -275,12 +255,14 @@ void ProgramSteps::follow(const ProgramFact& fact, Answer trains) {
     trained_passes_.erase(pass);
     mark(ProgramMark::Kind::kWork, ProgramRegion::kForward, fact);
   } else if (fact.kind == FactKind::kUpdateBegin) {
-    update_ = fact;
+    running_.update = fact;
   } else if (ends(fact.kind)) {
     if (fact.kind == FactKind::kBackwardEnd) count_trained(fact, true);
-    if (fact.kind == FactKind::kUpdateEnd && update_) open(ProgramRegion::kUpdate, *std::exchange(update_, {}));
+    if (fact.kind == FactKind::kUpdateEnd && running_.update)
+      open(ProgramRegion::kUpdate, *std::exchange(running_.update, {}));
+    if (fact.kind == FactKind::kPassEnd) end_pass(fact);
     if ((fact.mode & ProgramFact::kReplayed) == 0) close(fact);
-    if (update_) update_->at = fact.at, update_->launch = fact.launch;
+    if (running_.update) running_.update->at = fact.at, running_.update->launch = fact.launch;
   }
   if (fact.kind != FactKind::kUpdateEnd || !cycle_.add(fact.subject)) return;
   count_trained(fact, false);
@@ -294,6 +276,17 @@ void ProgramSteps::follow(const ProgramFact& fact, Answer trains) {
   begin.kind = FactKind::kFetch;
   waiting_.push_front(begin);
   ++learnt_;
+}
+
+/// Its FLOP are those of the model at its end, if that has one.
+void ProgramSteps::end_pass(const ProgramFact& end) {
+  ProgramFact& pass = running_.pass;
+  if (end.model != 0) pass.model = end.model;
+  pass.at = end.at, pass.launch = end.launch;
+  if (!running_.trained)
+    mark(ProgramMark::Kind::kWork, region_of(pass, true), pass);
+  else if (!trained_passes_.empty() && trained_passes_.back().subject == pass.subject)
+    trained_passes_.back().model = pass.model;
 }
 
 /// Passes whose gradients a backward pass computed; others wait for the next, until their module runs again. At the end
@@ -328,7 +321,9 @@ void ProgramSteps::open(ProgramRegion region, const ProgramFact& fact) {
 
 void ProgramSteps::close(const ProgramFact& fact) {
   if (open_.empty()) return;
-  mark(ProgramMark::Kind::kClose, open_.back(), fact);
+  ProgramFact end = fact;
+  if (fact.kind == FactKind::kPassEnd) end.shape = running_.pass.shape;
+  mark(ProgramMark::Kind::kClose, open_.back(), end);
   open_.pop_back();
 }
 

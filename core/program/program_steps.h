@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/program/own_caches.h"
 #include "core/program/program_fact.h"
 
 namespace mfu {
@@ -35,7 +36,7 @@ struct ProgramMark {
   };
   Kind kind = Kind::kOpen;
   ProgramRegion region = ProgramRegion::kStep;
-  std::uint32_t model = 0;  ///< of a pass
+  std::uint32_t model = 0;  ///< of a pass; of its end: the one that counts for it, 0: that of its begin
   CorrelationId launch{};   ///< newest launch before it
   TimeNs at = 0;
   ShapeWords shape;                      ///< of a pass
@@ -106,11 +107,11 @@ class ProgramSteps {
   void follow(const ProgramFact& fact, Answer trains);
   [[nodiscard]] Answer trains(std::size_t at, bool all) const;
   [[nodiscard]] Answer belongs(const ProgramFact& pass) const;
-  [[nodiscard]] std::optional<std::size_t> end_of(std::size_t begin) const;
   [[nodiscard]] static Key key_of(const ProgramFact& pass) noexcept {
     return {pass.subject, static_cast<std::uint8_t>(pass.mode & (ProgramFact::kTraining | ProgramFact::kCache))};
   }
   [[nodiscard]] ProgramRegion region_of(const ProgramFact& pass, bool in_step) const;
+  void end_pass(const ProgramFact& end);
   void count_trained(const ProgramFact& end, bool backward);
   void open(ProgramRegion region, const ProgramFact& fact);
   void close(const ProgramFact& fact);
@@ -119,16 +120,23 @@ class ProgramSteps {
 
   std::deque<ProgramFact> waiting_;
   std::vector<ProgramMark> marks_;
-  std::vector<ProgramRegion> open_;          ///< inside a step
-  std::optional<ProgramFact> update_;        ///< that runs, and where the last pass inside of its step(closure) ended
+  std::vector<ProgramRegion> open_;  ///< inside a step
+  struct {
+    ProgramFact pass;  ///< or that was the last
+    bool trained = false;
+    std::optional<ProgramFact> update;  ///< and where the last pass inside of its step(closure) ended
+  } running_;
   std::vector<ProgramFact> trained_passes_;  ///< that wait for gradients; kNotReached: a backward pass left it out
   std::set<std::uint64_t> not_reached_;      ///< modules that the backward pass at hand leaves out
+  OwnCaches caches_;
   bool passes_seen_ = false;
   bool had_backward_ = false;  ///< this step
 
   // Which thread works.
-  std::uint32_t lead_ = 0, lead_depth_ = 0;
-  bool lead_in_backward_ = false;
+  struct {
+    std::uint32_t thread = 0, depth = 0;
+    bool in_backward = false;
+  } lead_;
   std::set<std::uint32_t> guests_;  ///< other threads inside a pass of the lead's, as those of DataParallel
   bool confused_ = false;
 

@@ -44,6 +44,7 @@ void RangePasses::add(const ProgramFact& fact) {
   }
   const auto begun = std::ranges::find(begun_.rbegin(), begun_.rend(), fact.thread, &ProgramFact::thread);
   if (begun == begun_.rend()) return;
+  if (fact.model != 0) begun->model = fact.model;
   end(*begun);
   begun_.erase(std::next(begun).base());
 }

@@ -8,7 +8,6 @@
 #include "core/ranges/digit_dependence.h"
 
 namespace mfu {
-
 namespace {
 
 struct KeyName {

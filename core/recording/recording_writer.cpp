@@ -23,7 +23,6 @@
 #include "core/base/printable.h"
 
 namespace mfu {
-
 namespace {
 
 constexpr TimeNs kOpen = std::numeric_limits<TimeNs>::max();

@@ -10,7 +10,6 @@
 #include "core/rows/metrics.h"
 
 namespace mfu {
-
 namespace {
 
 struct Layer {

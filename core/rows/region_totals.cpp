@@ -9,7 +9,6 @@
 #include "core/rows/metrics.h"
 
 namespace mfu {
-
 namespace {
 
 constexpr std::size_t kMostComponents = 48;  ///< as many as a row of a whole run has

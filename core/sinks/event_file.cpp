@@ -5,7 +5,6 @@
 #include <cmath>
 
 namespace mfu {
-
 namespace {
 
 constexpr std::uint32_t kPolynomial = 0x82F63B78;  // Castagnoli's, reflected

@@ -8,7 +8,6 @@
 #include "core/sinks/row_peak.h"
 
 namespace mfu {
-
 namespace {
 
 constexpr double kNsPerDay = 86400e9;

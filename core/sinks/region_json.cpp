@@ -7,7 +7,6 @@
 #include "core/sinks/run_fields.h"
 
 namespace mfu {
-
 namespace {
 
 using Json = nlohmann::ordered_json;

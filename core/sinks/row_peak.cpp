@@ -1,7 +1,6 @@
 #include "core/sinks/row_peak.h"
 
 namespace mfu {
-
 namespace {
 
 std::optional<double> mean_peak(const std::vector<DeviceInfo>& devices, const RegionSummary& row,

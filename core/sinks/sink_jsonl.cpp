@@ -6,7 +6,6 @@
 #include "core/sinks/region_json.h"
 
 namespace mfu {
-
 namespace {
 
 using Json = nlohmann::ordered_json;

@@ -5,7 +5,6 @@
 #include "core/sinks/sink_text.h"
 
 namespace mfu {
-
 namespace {
 
 std::string file_name(const std::string& directory, const RunInfo& run) {

@@ -16,7 +16,6 @@
 #include "core/sinks/component_text.h"
 
 namespace mfu {
-
 namespace {
 
 std::string label(const RegionSummary& r, bool show_device) {

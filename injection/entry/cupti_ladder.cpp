@@ -7,7 +7,6 @@
 #include "cuda/device.h"
 
 namespace mfu {
-
 namespace {
 
 /// Level `share` leaves CUPTI's settings to another profiler, which may want a graph's nodes, and sees no graph built.

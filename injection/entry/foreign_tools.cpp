@@ -10,7 +10,6 @@
 #include "core/base/file_start.h"
 
 namespace mfu {
-
 namespace {
 
 struct Tool {

@@ -42,7 +42,6 @@
 #include "injection/threads/wakeup.h"
 
 namespace mfu {
-
 namespace {
 
 /// Another library gets what the program says through NVTX; empty: none does.

@@ -12,7 +12,6 @@
 #include "cuda/blas/import_slot.h"
 
 namespace mfu {
-
 namespace {
 
 using Exit = void (*)(int);

@@ -12,7 +12,6 @@
 #include "core/base/environment.h"
 
 namespace mfu {
-
 namespace {
 
 /// Paths on the heap: the host's thread may have a stack of 16 KB.

@@ -10,7 +10,6 @@
 #include <cstdlib>
 
 namespace mfu {
-
 namespace {
 
 // linux/close_range.h, Linux 5.9

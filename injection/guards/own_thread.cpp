@@ -15,7 +15,6 @@
 #include "injection/guards/contain.h"
 
 namespace mfu {
-
 namespace {
 
 struct Start {

@@ -15,6 +15,7 @@ if sys is None:  # for linters alone
         is_scripted,
         kinds_of_module,
         local,
+        made_shape,
         matrices_of,
         own,
         plain,
@@ -36,7 +37,8 @@ NOT_CUBLAS = ("conv", "attention", "lstm", "gru", "rnn")  # in the text of a gra
 PRODUCT_NODES = {"AddmmBackward0": (1, "_saved_mat1_sym_sizes", "_saved_mat2_sym_sizes"), "BmmBackward0": (0,)}
 PRODUCT_NODES.update({"MmBackward0": (0, "_saved_self_sym_sizes", "_saved_mat2_sym_sizes"), "BaddbmmBackward0": (1,)})
 # Parts of the names of others with products.
-OTHER_NODES = ("Attention", "Convolution", "Rnn", "Lstm", "Gru", "Mv", "ScaledMm", "GroupedMm", "Linear", "Compiled", "CppNode")
+OTHER_NODES = ("Attention", "Conv", "Rnn", "Lstm", "Gru", "Mv", "ScaledMm", "GroupedMm", "Linear", "Compiled", "CppNode")
+OTHER_NODES += ("Addbmm", "Addmv", "Addr", "Cdist", "Dot", "Vdot", "ForeachMm", "Solve", "Sparse", "Trilinear")
 MOST_NODES = 1 << 14
 INSIDE = ("tag_activation_checkpoint", "wrap_activation_checkpoint", "wrap", "invoke_subgraph")  # of a part of the graph
 MOST_UNSEEN = 0.05  # of a model's matrices, by elements: above it, its FLOP are not known
@@ -308,7 +310,7 @@ class Measured:
     """The matrix products of one pass, while it runs: FLOP forward and backward. A matrix is known by its module and name:
     what shards parameters puts others there while the module runs."""
 
-    def __init__(self, watch, module, number, key, gradients, parts=False):
+    def __init__(self, watch, module, number, key, seq_len, gradients, parts=False):
         self.watch, self.number, self.key, self.thread = watch, number, key, watch.ident()
         self.gradients = gradients != 0
         self.module = watch.ref(module)
@@ -320,13 +322,16 @@ class Measured:
         self.linear = self.linear_backward = 0  # of forward and backward: what modules made that multiply by one matrix
         # Modules with matrices that ran; whether cuBLAS was asked for the product of each that is known.
         self.called, self.all_asked = set(), True
+        self.convolutions, self.within = set(), set()  # modules; matrices of those that have modules inside
         self.parameters, self.seen, self.codes = {}, set(), {}  # elements of matrices; code objects
         self.whole = True
+        self.convolved, self.graph = False, None  # a convolution asked cuBLAS for products; products_of_graph() of the result
         self.everything, self.in_products = 0, False  # that was asked of cuBLAS; attention, too
         self.calls, self.attention = set(), 0  # of attention: tokens, keys and whether it is causal; FLOP
-        self.attended_to = 0  # calls of attention
+        self.attended_to = self.convolved_at = 0  # calls of attention; of modules that convolve
+        self.seq_len, self.spans = seq_len, set()  # of attention: tokens and keys, traced or not
         self.places = {}  # of matrices by their id: module, name
-        self.traced = False  # what was traced ran
+        self.traced = self.replayed = False  # what was traced ran; a graph did
         self.gradient = self.again = 0  # FLOP of gradients that the pass computes, and of those that have gradients
         # Of TorchScript cuBLAS alone shows products: how many a backward pass has of them is not known.
         self.scripted = is_scripted(module)
@@ -343,8 +348,14 @@ class Measured:
                 tables.update(id(matrix) for _, matrix in matrices_of(one))
                 continue
             inside = matrices_of(one)
+            convolves = issubclass(type(one), watch.torch.nn.modules.conv._ConvNd)
+            if convolves:
+                self.convolutions.update(map(id, every_module(one)))
+            if plain(one).get("_modules"):
+                self.within.update((id(one), name) for name, matrix in inside if matrix.dim() == 2)
             matrices.update(((id(one), name), matrix) for name, matrix in inside)
-            code = watch.code_of(one) if inside or self.parts else None
+            multiplies = inside or convolves or issubclass(type(one), watch.torch.nn.Linear)
+            code = watch.code_of(one) if multiplies or self.parts else None
             if code is not None:
                 self.codes[id(code)] = code
         self.parameters = {place: one.numel() for place, one in matrices.items() if id(one) not in tables}
@@ -363,20 +374,23 @@ class Measured:
         if type(result) is tuple and result:
             result = result[0]
         result = local(result)
-        if len(weights) != 1 or given is None or not self.watch.is_tensor(result) or not given.is_floating_point():
+        of_torch = issubclass(type(module), (nn.Linear, nn.modules.conv._ConvNd))
+        if given is None or not self.watch.is_tensor(result) or not given.is_floating_point():
             return
-        (name, weight), out = weights[0], whole(result.numel())
-        trained, weight = weight, local(weight)
-        shape = weight_shape(weight)
-        if out < 0 or not shape:
+        if len(weights) == 1:
+            shape = weight_shape(local(weights[0][1]))
+        elif of_torch:  # its weight is made of others, as by weight_norm()
+            shape = made_shape(values)
+        else:
             return
-        inputs = values.get("in_features")
-        if len(shape) > 2 and not issubclass(type(module), nn.modules.conv._ConvNd):
+        out = whole(result.numel())
+        if out < 0 or not shape or (len(shape) > 2 and not of_torch):
             return
-        if len(shape) > 2 and values.get("transposed"):
-            forward = 2 * whole(given.numel()) * weight.numel() // shape[0]
-        elif len(shape) > 2:
-            forward = 2 * out * (weight.numel() // shape[0])
+        inputs, convolves = values.get("in_features"), len(shape) > 2
+        if convolves and values.get("transposed"):
+            forward = 2 * whole(given.numel()) * elements(shape[1:])
+        elif convolves:
+            forward = 2 * out * elements(shape[1:])
         elif whole(result.shape[-1]) == shape[0] and whole(given.shape[-1]) == shape[1]:
             forward = 2 * out * shape[1]
         elif type(inputs) is int:  # packed
@@ -387,8 +401,17 @@ class Measured:
             forward = 2 * out * shape[0]
         else:
             return
-        self.seen.add((id(module), name))
-        self.count(forward, (trained.requires_grad is True) + (shared.requires_grad is True))
+        inside = [(id(one), name, matrix) for one in every_module(module) for name, matrix in matrices_of(one)]
+        factors = inside if of_torch else [(id(module), *weights[0])]
+        # It was multiplied before its modules ran, or is no factor at all, as embeddings of positions are none.
+        if values.get("_modules") and not of_torch and not self.is_asked_for(forward) and self.everything:
+            if self.activations >= forward:
+                self.seen.update((place, name) for place, name, _ in factors)
+            return
+        self.seen.update((place, name) for place, name, _ in factors)
+        trains = any(matrix.requires_grad is True for _, _, matrix in factors)
+        self.convolved_at += convolves
+        self.count(forward, trains + (shared.requires_grad is True), convolves)
 
     def add_projections(self, module, values, frame):
         query, key = frame.f_locals.get("query"), frame.f_locals.get("key")
@@ -422,18 +445,27 @@ class Measured:
             self.seen.add((id(module), name))
         self.add_forward(forward)
 
-    def count(self, forward, gradients):
-        """`gradients`: 1 for that of a matrix that trains, and 1 for that of its input where it needs one."""
-        self.add_forward(forward)
-        self.backward += forward * gradients
-        self.linear += forward
-        self.linear_backward += forward * gradients
+    def is_asked_for(self, forward):
+        """So many FLOP, at least, since a module that multiplies returned last."""
+        self.asked += self.products()
+        return self.asked >= forward
 
-    def add_forward(self, forward):
+    def count(self, forward, gradients, convolves=False):
+        """`gradients`: 1 for that of a matrix that trains, and 1 for that of its input where it needs one."""
+        self.add_forward(forward, convolves)
+        self.backward += forward * gradients
+        self.linear += 0 if convolves else forward
+        self.linear_backward += 0 if convolves else forward * gradients
+
+    def add_forward(self, forward, convolves=False):
+        """`convolves`: where cuDNN does, it asks nothing of cuBLAS, or for the same product once or several times."""
         self.forward += forward
         products, self.asked = self.asked + self.products(), 0
-        self.all_asked = self.all_asked and products >= forward
-        self.activations += products - forward if products >= forward else products  # cuDNN's are not asked of cuBLAS
+        by_cudnn = convolves and getattr(self.watch.torch._C, "_get_cudnn_enabled", bool)()
+        asked_for = products >= forward and not (by_cudnn and products % max(1, forward))
+        self.convolved = self.convolved or (convolves and asked_for)
+        self.all_asked = self.all_asked and (asked_for or convolves)
+        self.activations += products - forward if asked_for else products
 
     def attend(self, frame, offset, query):
         """scaled_dot_product_attention(query, ...) is called: 4 x heads x width x pairs, twice that backward."""
@@ -499,6 +531,7 @@ class Measured:
             self.whole = False
             return
         *others, queries = sizes
+        self.spans.add((queries, keys))
         flop = 4 * pairs_of(queries, keys, causal)
         for size in others:
             flop *= size
@@ -526,6 +559,16 @@ class Measured:
         for sizes, keys, causal, gradients in traced.attention:
             self.add_pairs([*map(value_of, sizes)], value_of(keys), causal, gradients)
 
+    def add_passes(self, passes, modules):
+        """A graph replays passes of parts of it; `modules`: their ids."""
+        self.replayed = True
+        for one in passes:
+            self.forward += one.forward
+            self.backward += one.backward
+        for part in every_module(self.module()):
+            if id(part) in modules:
+                self.seen.update((id(one), name) for one in every_module(part) for name, _ in matrices_of(one))
+
     def parts_that_ran(self):
         """Ids of the modules that are inside of one that was called, or in what was traced."""
         module = self.module()
@@ -539,34 +582,45 @@ class Measured:
             ran |= inside if inside & ran else set()
         return ran
 
+    def reads_more(self):
+        """All attention reads more than this pass's tokens."""
+        more = all(tokens == self.seq_len < keys for tokens, keys in self.spans)
+        return bool(self.spans) and more and self.whole and not self.gradients
+
     def finish(self, nodes):
         """`nodes`: of autograd, of the result. \return FLOP forward and backward, None where they are not known"""
         self.activations += self.asked + self.products()
         if self.traced:
             self.activations, self.all_asked = 0, False
         self.forward += self.activations
-        proven = self.watch.is_proven(self.module()) and not (self.gradients or self.traced)
-        if (self.activations or self.again) and self.gradients:
+        proven = self.watch.is_proven(self.module()) and not (self.gradients or self.traced or self.replayed)
+        if self.gradients and (self.again or not self.traced):
             try:
-                products, backward, attention, others = products_of_graph(nodes)
+                self.graph = products_of_graph(nodes)
             except Exception:  # another version's nodes
-                products = backward = attention = others = 0
-            # Where autograd has each product that was seen, it knows which gradients they have. Else both operands' are assumed.
+                self.graph = (0, 0, 0, 0, 1)
+        if self.graph is not None:
+            products, backward, attention, convolutions, others = self.graph
+            # Where autograd has each product that was seen, or those of all modules and no other work, it knows which gradients
+            # they have. Else both operands' are assumed.
             seen = products == self.linear + self.activations + self.again
-            self.backward += backward - self.linear_backward if seen else 2 * self.activations
-            proven = seen and attention == self.attended_to and not others
+            complete = (attention, convolutions) == (self.attended_to, self.convolved_at) and not others
+            known = seen or (complete and products >= self.linear > 0)
+            self.backward += backward - self.linear_backward if known else 2 * self.activations
+            proven = seen and complete and not convolutions
             if proven:
                 self.watch.prove(self.module())
         self.whole = self.whole and (proven or not self.again)
         self.forward += self.gradient
         # Where cuBLAS was asked for these products and no other, a module that did not run made none: an encoder, while its
         # decoder generates.
-        every = self.scripted or (self.all_asked and not self.activations)
+        every = self.scripted or self.all_asked
         if self.parts:
             ran = self.parts_that_ran()
             self.parameters = {place: count for place, count in self.parameters.items() if place[0] in ran}
-        unseen = self.parameters.keys() - self.seen
-        unseen = sum(self.parameters[one] for one in unseen if one[0] in self.called or not every)
+        excused = self.within if every and self.everything else set()  # no product shows them: they are added, or looked up
+        unseen = self.parameters.keys() - self.seen - excused
+        unseen = sum(self.parameters[one] for one in unseen if one[0] in self.called | self.convolutions or not every)
         too_many = not proven and unseen > MOST_UNSEEN * sum(self.parameters.values())
         if not self.whole or not self.forward or too_many:
             return None
@@ -577,16 +631,36 @@ class State:
     """FLOP of a pass without gradients, and the parts of them that what a module keeps from call to call may change."""
 
     def __init__(self, measured):
-        self.forward, self.everything = measured.forward, measured.everything
+        self.forward, self.backward, self.everything = measured.forward, measured.backward, measured.everything
+        self.graph, self.variants = measured.graph, {}  # of autograd; numbers of passes with other FLOP, by what they ask for
         self.attention = measured.attention  # FLOP of it; 0: there is none, or it is made of products that are seen
+        self.tokens_of_pass = measured.seq_len  # of each sequence
         self.passes = self.alike = 0  # that came after it; that had as many FLOP
         # Where all calls of attention are alike, one says how many FLOP all have.
         self.per_pair, self.tokens = 0, 0
         if self.attention and len(measured.calls) == 1:
             (calls,) = measured.calls
             self.per_pair, self.tokens = self.attention // pairs_of(*calls), calls[0]
+        alike = self.per_pair and self.graph is not None and self.graph[2] == measured.attended_to
+        self.per_call = self.attention // measured.attended_to if alike else 0
         # Numbers among the arguments, and how many more keys there are; the passes in which that held.
         self.differs, self.steady = None, 0
+
+    def flop_of_other(self, products, nodes):
+        """(FLOP forward, backward) of a pass that asked cuBLAS for other products; -1: not known. `nodes`: of its result."""
+        more = products - self.everything
+        if self.graph is None:
+            return self.forward + more, 0
+        found = products_of_graph(nodes)
+        if found[0] == products and not any(found[3:]) and (self.per_call or not found[2]):  # autograd has all of it
+            attention = found[2] * self.per_call
+            return products + attention, found[1] + 2 * attention
+        seen, backward, calls, *others = (now - before for now, before in zip(found, self.graph))
+        hidden = more != seen and (found[4] or not found[0])  # what has gradients, and is not in autograd's graph
+        if any(others) or hidden or (calls and not self.per_call):
+            return -1, -1
+        attention = calls * self.per_call
+        return self.forward + more + attention, self.backward + backward + 2 * attention
 
     def compare(self, given, keys):
         """A pass with these numbers among its arguments had so many keys."""
@@ -638,9 +712,9 @@ def has_other_work(node):
 
 
 def products_of_graph(nodes):
-    """(FLOP of the matrix products that autograd keeps, FLOP of the gradients that those need, how many calls of attention it
-    keeps, how many nodes that may be other work)"""
-    forward = backward = attention = 0
+    """(FLOP of the matrix products that autograd keeps, FLOP of the gradients that those need, how many calls of attention and
+    convolutions it keeps, how many nodes that may be other work)"""
+    forward = backward = attention = convolutions = 0
     order = graph_below(nodes)
     others = int(order is None)
     for node, inputs in order or ():
@@ -650,9 +724,11 @@ def products_of_graph(nodes):
             backward += flop * sum(one is not None for one in operands)
         elif node.name().startswith("ScaledDotProduct"):
             attention += 1
+        elif "Conv" in node.name():
+            convolutions += 1
         else:
             others += has_other_work(node)
-    return forward, backward, attention, others
+    return forward, backward, attention, convolutions, others
 
 
 def flop_of_gradients(nodes, wanted):

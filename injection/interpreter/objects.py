@@ -167,6 +167,17 @@ def is_straight(module, name, depth=3):
     return code is not None and depth > 0 and not may_repeat(code, module, depth - 1)
 
 
+def calls_first(frame):
+    """What a frame calls now is the first that it calls, and nothing is multiplied before."""
+    dis = sys.modules.get("dis")
+    for one in dis.get_instructions(frame.f_code) if dis is not None else ():
+        if one.offset >= frame.f_lasti:
+            return True
+        if (one.opname.startswith("CALL") and "INTRINSIC" not in one.opname) or one.argrepr in ("@", "@="):
+            return False
+    return False
+
+
 def parts_called(code, module):
     """Parts of a module that one of its methods calls, as they are called, where that are several, one after the other, and in
     between no method with a loop, and no function with one of them, which may call them in a loop. Else none."""
@@ -221,6 +232,16 @@ def weight_shape(weight):
     """Elements of a weight by dimension; empty: not plain numbers."""
     shape = [whole(n) for n in weight.shape]
     return shape if min(shape) > 0 else []
+
+
+def made_shape(values):
+    """Elements by dimension of the weight of a Linear or a convolution, by what it was made with."""
+    if "in_features" in values:
+        return [values["out_features"], values["in_features"]]
+    first, second = values["out_channels"], values["in_channels"]
+    if values["transposed"]:
+        first, second = second, first
+    return [first, second // values["groups"], *values["kernel_size"]]
 
 
 def arguments(values):

@@ -29,6 +29,7 @@ if sys is None:  # for linters alone
         Several,
         arguments,
         attribute,
+        calls_first,
         code_of,
         code_within,
         elements,
@@ -72,6 +73,7 @@ FIRST_ONCE, MOST_ONCE = 1 << 20, 1 << 22  # numbers of single passes, whose FLOP
 MOST_MODELS, MOST_MEASURED = 64, 1024
 MOST_WALKED = 256
 ALIKE, ALIKE_AGAIN = 3, 64  # passes with the same FLOP, until only one of so many is looked at
+MOST_VARIANTS = 64  # FLOP of passes with arguments of the same shapes
 SHOW_LOCALS = frozenset(("locals", "vars", "dir", "eval", "exec"))  # to a program, as values of the frame
 ALONE = 3  # references to the values of a frame: the frame's, the variable's and the argument's
 MODULES, MOST_AROUND = "torch.nn.modules.module", 8  # where modules are called; frames between that and their forward()
@@ -83,6 +85,7 @@ MOST_INNER = 256  # calls inside of other passes, after which a code object is n
 MOST_CODES = 512
 NUMBERS = frozenset((int,))
 MOST_LAYERS = 256
+FEATURES = -2  # instead of a length: numbers, as of a sound, of which no config says how many tokens they become
 MOST_REFS = 4096  # weak ones: dead ones are dropped where there are so many
 MOST_IN_GRAPH = 256  # facts
 MOST_RESULTS, MOST_IN_RESULT = 256, 64  # that wait for a backward pass; values in one
@@ -110,12 +113,12 @@ class Mark:
 
 
 class Check:
-    """A pass whose FLOP are compared with those of an earlier one of these shapes."""
+    """A pass whose calls of attention are compared with those of an earlier one of these shapes."""
 
-    __slots__ = ("before", "number", "thread", "given", "attention", "looks")
+    __slots__ = ("before", "thread", "given", "attention", "looks")
 
-    def __init__(self, before, number, thread, given, looks):
-        self.before, self.number, self.thread, self.given = before, number, thread, given
+    def __init__(self, before, thread, given, looks):
+        self.before, self.thread, self.given = before, thread, given
         self.attention, self.looks = 0, looks  # FLOP of the calls so far, None where they are not known; at the next one
 
 
@@ -233,6 +236,7 @@ class Watch:
         self.models, self.measured = 0, FIRST_MEASURED - 1
         self.measuring = self.checking = None
         self.states, self.listening = {}, set()  # by number of a model: State; those whose calls of attention are looked at
+        self.keeps = set()  # numbers of models whose passes read what earlier ones kept
         self.once, self.calls = 0, {}  # of attention, by code object and offset: weak, Call
         self.capture = None  # (thread, facts) while a graph is made
         # Modules: weak; what their gradients were before a pass; the same of a pass that a backward pass has left out.
@@ -248,6 +252,7 @@ class Watch:
         self.found, self.taken = {}, 0  # after a backward pass, by module: what traces_of() saw; of autograd.grad(), a number
         self.layers = Layers(self) if layers else None
         self.stopped = self.compiled = self.traced_updates = False
+        self.late = False  # the pass that begins is seen only now
         self.plain_call = code_of(own(torch.nn.Module, "_call_impl")) or self  # which no code is
         self.call = self.wrapper = self.runs = None  # of modules; torch.compile's around what it compiles; around what it has
         # Sizes are asked without what a program puts in front of its tensors' methods.
@@ -475,6 +480,7 @@ class Watch:
         _, end, subject = entry
         if end is None:
             return
+        mode = number = 0
         if end == BACKWARD_END:
             if self.layers is not None:
                 self.layers.backward_ends()
@@ -482,12 +488,15 @@ class Watch:
             self.look_at_gradients()
         elif end == PASS_END and self.measuring is not None and self.measuring.thread == self.ident():
             self.end_measuring(failed, result)
-        elif end == PASS_END and self.checking is not None and self.checking.thread == self.ident():
-            self.end_check(failed)
+        elif end == PASS_END and (found := self.end_check(failed, result)) != 0:
+            number, begun = self.local.config + found, getattr(self.local, "begun", None)
+            self.local.begun = begun and (*begun[:2], number, *begun[3:])
+        if end == PASS_END and self.keeps and getattr(self.local, "number", 0) in self.keeps:
+            mode = CACHE
         if end == REPLAY:
             self.say(*subject)
         else:
-            self.say(end, 0, subject, 0)
+            self.say(end, mode, subject, number)
         if end == BACKWARD_END and not self.optimizers:
             self.computed = True
             self.found = {number: self.traces_of(found[1]) for number, found in self.trained.items()}
@@ -586,11 +595,12 @@ class Watch:
         if seq_len >= 0 and (cache is not None or values.get("use_cache", more.get("use_cache")) is True):
             mode |= CACHE
             context = self.context(cache, seq_len) if cache is not None else 0
-        if function is not None:  # it may call the module in its own way
+        if function is not None or seq_len == FEATURES:  # it may call the module in its own way
             model = 0
+        self.local.compared, self.local.number, config = None, 0, model * OF_CONFIG
         if model == 0 or model in self.unsure:
-            number = self.measured_number(module, values, mode, context, function, trains)
-            model = model * OF_CONFIG + number
+            number = self.measured_number(module, values, mode, seq_len, context, function, trains)
+            model, self.local.number = config + number, number
         if self.computed and not self.optimizers and not self.stack()[:-1]:
             self.look_for_update(mode & GRADIENTS and trainable)
         self.local.counted = number != 0
@@ -601,14 +611,15 @@ class Watch:
         self.say(PASS_BEGIN, mode, subject, model, batch, seq_len, context, tokens)
         all_of_it = GRADIENTS | TRAINING | TRAINABLE
         self.local.begun = (mode, subject, model, batch, seq_len, context, tokens) if mode & all_of_it == all_of_it else None
+        self.local.config = config
         if self.layers is not None:
             self.layers.pass_begins(module)
 
     # --- methods that call several parts of their module ---------------------------------------------------------------
 
     def method_around(self, frame):
-        """A method that calls several parts of its module is one pass, as the training_step() of an autoencoder. It is seen for
-        the first time when it calls one of them. \return it has begun"""
+        """A forward() that the program calls itself is a pass, and so is a method that calls several parts of its module, as the
+        training_step() of an autoencoder. It is seen for the first time when it calls one of them. \return it has begun"""
         called, frame = frame, self.caller_of(frame)
         code = frame.f_code if frame is not None else None
         found = self.methods.get(id(code))
@@ -625,7 +636,16 @@ class Watch:
         if type(values) is dict and sys.getrefcount(values) <= ALONE:
             values.clear()
         module = given[code.co_varnames[0]]
-        parts = parts_called(code, module) if issubclass(type(module), self.torch.nn.Module) and self.find(code) is None else ()
+        if not issubclass(type(module), self.torch.nn.Module) or self.find(code) is not None:
+            return False
+        if self.code_of(module) is code:
+            watched = self.watch(code, self.pass_begins, self.leave)
+            self.late = not calls_first(frame)
+            if watched is not None:
+                self.pass_begins(frame, watched, module, None, given)
+            self.late = False
+            return watched is not None
+        parts = parts_called(code, module)
         watched = self.watch(code, self.method_begins, self.leave) if parts else None
         if watched is None or parts[0] is not receiver(called):
             return False
@@ -885,7 +905,7 @@ class Watch:
         return any(self.is_tensor(value) and value.requires_grad for value in arguments(values) if value is not None)
 
     def shape(self, values, more):
-        """(batch, seq_len, tokens) of a call's arguments, -1 where it does not say: no tensor is read."""
+        """(batch, seq_len, tokens) of a call's arguments, below 0 where it does not say: no tensor is read."""
         tensor = values.get("input_ids")
         if tensor is None:
             tensor = more.get("input_ids", values.get("inputs_embeds"))
@@ -901,13 +921,15 @@ class Watch:
         if dim < 2:  # sequences behind each other, as servers have them
             return -1, -1, whole(tensor.numel())
         batch, seq_len = size[0], size[1]
-        if dim > 3 or (dim == 2 and tensor.is_floating_point()):  # images; features
+        if dim > 3:  # images
             seq_len = -1
+        elif dim == 2 and tensor.is_floating_point():
+            seq_len = FEATURES
         return batch if type(batch) is int else -1, seq_len if type(seq_len) is int else -1, -1
 
     # --- models without a config ------------------------------------------------------------------------------------
 
-    def measured_number(self, module, values, mode, context, function, trains):
+    def measured_number(self, module, values, mode, seq_len, context, function, trains):
         """The number of this module with arguments of these shapes; the first time, its products are counted while it runs."""
         if mode & CACHE and context < 0:
             return 0
@@ -930,13 +952,18 @@ class Watch:
             return 0
         found = self.refs.get(key)
         if found is not None and found[0]() is module:
-            return self.check(found[1], values)
+            self.check(found[1], values)
+            return found[1]
         if self.measuring is not None or self.measured >= FIRST_MEASURED + MOST_MEASURED:
             return 0
-        self.measured += 1
-        self.keep(key, module, self.measured)
+        number, late = self.refs.pop(("late", *key), (None, 0))[1], self.late
+        self.measured += number == 0
+        number = number or self.measured
+        self.keep(("late", *key) if late else key, module, number)
+        if late:  # some of it has run: the next pass says how many FLOP it had
+            return number
         try:
-            measuring = Measured(self, module, self.measured, key, mode & GRADIENTS and mode & TRAINABLE, function is not None)
+            measuring = Measured(self, module, number, key, seq_len, mode & GRADIENTS and mode & TRAINABLE, function is not None)
         except Exception:  # parameters that have no shape yet
             self.refs.pop(key, None)
             return 0
@@ -953,7 +980,7 @@ class Watch:
         else:
             for code in self.alive(self.attends):
                 self.set_events(code, self.monitor.get_local_events(self.tool, code))
-        return self.measured
+        return number
 
     def is_proven(self, module):
         """The matrix products of a pass of it were all that autograd kept: there is no other work that has FLOP."""
@@ -964,35 +991,62 @@ class Watch:
         self.keep(("proven", id(module)), module, None)
 
     def check(self, number, values):
-        """The FLOP of a pass without gradients may depend on more than the shapes of its arguments, as on what the module
-        keeps of earlier tokens. \return the number of this model, or of this pass, whose FLOP follow at its end"""
+        """The FLOP of a pass may depend on more than the shapes of its arguments, as on what the module keeps of earlier tokens
+        or on layers that are left out at random: end_check() compares what was asked of cuBLAS with the first pass of these."""
         state = self.states.get(number)
-        if state is None or self.measuring is not None or self.checking is not None or self.capture is not None:
-            return number
-        state.passes += 1
-        if state.alike >= ALIKE and state.passes % ALIKE_AGAIN:
-            return number
-        self.once = (self.once + 1) % MOST_ONCE
-        given = {(place, value) for place, value in enumerate(arguments(values)) if type(value) is int} if state.per_pair else ()
-        looks = state.attention != 0 and (state.steady < ALIKE or state.passes % ALIKE_AGAIN == 0)
-        self.checking = Check(state, FIRST_ONCE + self.once, self.ident(), given, looks)
-        self.listen_to_attention(state, looks)
+        if state is None or self.measuring is not None or self.capture is not None:
+            return
+        self.local.compared = state
+        if state.attention and state.graph is None and self.checking is None:
+            state.passes += 1
+            if state.alike < ALIKE or state.passes % ALIKE_AGAIN == 0:
+                given = ((place, value) for place, value in enumerate(arguments(values)) if type(value) is int)
+                looks = state.steady < ALIKE or state.passes % ALIKE_AGAIN == 0
+                self.checking = Check(state, self.ident(), {*given} if state.per_pair else (), looks)
+                self.listen_to_attention(state, looks)
         asked()  # before this pass
-        return self.checking.number
 
-    def end_check(self, failed):
-        check, self.checking = self.checking, None
-        state, attention, products = check.before, check.attention, asked()
-        if state.attention and state not in self.listening:
-            attention = state.attention_by(check.given)
-        if failed or attention is None:
-            forward = -1
+    def end_check(self, failed, result):
+        """\return the number of this pass where its FLOP are not those of the first one of its shapes, else 0"""
+        state, self.local.compared = getattr(self.local, "compared", None), None
+        check = self.checking
+        if check is not None and check.thread == self.ident():
+            self.checking = None
         else:
-            forward = state.forward + products - state.everything + attention - state.attention
-        state.alike = state.alike + 1 if state.forward == forward else 0
-        if state.alike >= ALIKE:
-            self.listen_to_attention(state, False)
-        self.say(PASS_WORK, 0, 0, check.number, forward, 0)
+            check = None
+        if state is None:
+            return 0
+        products, attention = asked(), state.attention
+        if state.tokens_of_pass == 1 and state.graph is None and products > state.everything:
+            self.keeps.add(self.local.number)  # from token to token there is more to read
+        if check is not None:
+            attention = check.attention if state in self.listening else state.attention_by(check.given)
+            alike = products == state.everything and attention == state.attention
+            state.alike = state.alike + 1 if alike else 0
+            if state.alike >= ALIKE:
+                self.listen_to_attention(state, False)
+        if attention == state.attention and not failed:
+            return 0 if products == state.everything else self.variant(state, products, result)
+        known = not failed and attention is not None
+        forward = state.forward + products - state.everything + attention - state.attention if known else -1
+        return self.once_number(forward, 0 if known else -1)
+
+    def variant(self, state, products, result):
+        """The number of passes that ask for these FLOP."""
+        number = state.variants.get(products)
+        if number is None:
+            flop = -1, -1
+            with self.quiet():
+                try:
+                    flop = state.flop_of_other(products, self.nodes_of(result))
+                except Exception:  # nodes or tensors of another kind
+                    pass
+            if len(state.variants) >= MOST_VARIANTS or self.measured >= FIRST_MEASURED + MOST_MEASURED:
+                return self.once_number(*flop)
+            self.measured += 1
+            number = state.variants[products] = self.measured
+            self.say(PASS_WORK, 0, 0, number, *flop)
+        return number
 
     def listen_to_attention(self, state, on):
         if (state in self.listening) == on:
@@ -1053,7 +1107,8 @@ class Watch:
     def listen_to_parts(self):
         """Their calls matter while products are counted, and where they hold an update."""
         if self.runs is not None:
-            self.listen(self.runs, self.measuring is not None or self.traced_updates or self.waits() != 0)
+            wanted = self.measuring is not None or self.traced_updates or self.waits() != 0
+            self.listen(self.runs, wanted or bool(self.states))
 
     def part_runs(self, frame, called):
         """torch.compile's function around what it compiled, and around others that it does not look into."""
@@ -1062,6 +1117,7 @@ class Watch:
             self.wait_for_products(frame, traced)
         if traced is None:
             return
+        self.local.compared = None  # a compiler asks for other products
         measuring = self.measuring
         if measuring is not None and measuring.thread == self.ident():
             with self.quiet():
@@ -1141,6 +1197,8 @@ class Watch:
             else:
                 self.set_events(code, 0)
         forward, backward = -1, -1
+        if measuring.reads_more():
+            self.keeps.add(measuring.number)
         with self.quiet():
             try:
                 forward, backward = measuring.finish(self.nodes_of(result)) or (-1, -1)
@@ -1153,8 +1211,9 @@ class Watch:
             except Exception:  # nodes or tensors of another kind
                 pass
         measuring.attention *= not measuring.in_products
-        if forward >= 0 and not (measuring.gradients or measuring.traced) and (measuring.activations or measuring.attention):
+        if forward >= 0 and not (measuring.traced or measuring.replayed or measuring.convolved):
             self.states[measuring.number] = State(measuring)
+            self.listen_to_parts()
         self.say(PASS_WORK, 0, 0, measuring.number, forward, backward)
 
     # --- backward passes, updates and batches -----------------------------------------------------------------------
@@ -1191,7 +1250,9 @@ class Watch:
             self.gradients(frame, called)
         elif trains:
             self.backward(frame, called)
-            self.taken = 0 if self.optimizers else id(self.call)  # by the program, which changes the parameters with them
+            by_torch = frame.f_back is not None and str(frame.f_back.f_globals.get("__name__")).startswith("torch.")
+            if not self.optimizers and not by_torch:
+                self.taken = id(self.call)  # by the program, which changes the parameters with them
         elif self.results:
             self.more_work(frame.f_locals.get("outputs"), given or (inputs,))
 
@@ -1201,14 +1262,12 @@ class Watch:
         if self.capture is None:  # a number of one time is none of each replay
             flop = self.walk(len(wanted), lambda: flop_of_gradients(self.nodes_of(results), wanted))
         self.beside = (self.beside[0] + 1, self.beside[1] + (flop or 0))
-        self.say(MORE_WORK, 0, 0, self.once_number(flop), 1)
+        self.say(MORE_WORK, 0, 0, self.once_number(flop, flop) if flop is not None else 0, 1)
 
-    def once_number(self, flop):
-        """Of work that has so many FLOP; 0: it is not known."""
-        if flop is None:
-            return 0
+    def once_number(self, forward, backward):
+        """Of work that happens once; -1: its FLOP are not known."""
         self.once = (self.once + 1) % MOST_ONCE
-        self.say(PASS_WORK, 0, 0, FIRST_ONCE + self.once, flop, flop)
+        self.say(PASS_WORK, 0, 0, FIRST_ONCE + self.once, forward, backward)
         return FIRST_ONCE + self.once
 
     def walk(self, what, counts):
@@ -1267,7 +1326,7 @@ class Watch:
         self.passes_before = self.passes
         self.say(BACKWARD_BEGIN, 0, 0, 0)
         if self.again:
-            self.again, number = 0, self.once_number(flop)
+            self.again, number = 0, self.once_number(flop, flop) if flop is not None else 0
             if number:
                 self.say(MORE_WORK, 0, 0, number, 1)
             self.say(MORE_WORK, OF_BACKWARD, 0, number, 1)
@@ -1400,11 +1459,25 @@ class Watch:
     def replay(self, frame, called):
         one = frame.f_locals["self"]
         kept = self.refs.get(("graph", id(one)))
+        if self.stack():
+            self.replay_inside(kept[1] if kept is not None and kept[0]() is one else ())
         if kept is None or kept[0]() is not one or self.stack():
             return
         self.enter(frame, called, REPLAY, kept[1][-1])
         for fact in kept[1][:-1]:
             self.say(*fact)
+
+    def replay_inside(self, facts):
+        """A graph is a part of a pass: its products are asked of nobody."""
+        self.local.compared, measuring = None, self.measuring
+        if measuring is None or measuring.thread != self.ident():
+            return
+        begun = [fact for fact in facts if fact[0] == PASS_BEGIN]
+        passes = [self.states.get(fact[3]) for fact in begun]
+        if passes and None not in passes:
+            measuring.add_passes(passes, {fact[2] for fact in begun})
+        else:
+            measuring.whole = False
 
     # --- engines ----------------------------------------------------------------------------------------------------
 

@@ -12,7 +12,6 @@
 #include "core/idle/line_table.h"
 
 namespace mfu {
-
 namespace {
 
 constexpr std::uint32_t kNone = ~0u;

@@ -13,7 +13,6 @@
 #include "injection/interpreter/interpreter.h"
 
 namespace mfu {
-
 namespace {
 
 void pause(DurationNs ns) noexcept {

@@ -11,7 +11,6 @@
 #include "injection/guards/own_thread.h"
 
 namespace mfu {
-
 namespace {
 
 /// A line may hold a path or a name of any length.
@@ -231,9 +230,8 @@ void SinkThread::write(Message& message) {
       (void)text_->event({message.event.t_ns, "sink", cut(done.error().message) + "; the program runs on"});
   };
   const bool log = files || log_thread_;  // a stream of the host's is no file of the library's
-  if (files) {
+  if (files)
     for (const std::unique_ptr<Sink>& sink : file_sinks_) to(*sink);
-  }
   if (json_log_ && log) to(*json_log_);
   // An inert process logs the reason only, no start line.
   if (text_ && log && !(message.kind == Message::Kind::kStart && message.run.level == "inert")) to(*text_);

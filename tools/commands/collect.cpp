@@ -21,7 +21,6 @@
 #include "tools/run_dir/run_file.h"
 
 namespace mfu {
-
 namespace {
 
 namespace fs = std::filesystem;

@@ -29,7 +29,6 @@
 extern char** environ;
 
 namespace mfu {
-
 namespace {
 
 class Report {

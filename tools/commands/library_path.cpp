@@ -5,7 +5,6 @@
 #include <filesystem>
 
 namespace mfu {
-
 namespace {
 
 #if defined(__aarch64__)

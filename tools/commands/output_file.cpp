@@ -12,7 +12,6 @@
 #include <iostream>
 
 namespace mfu {
-
 namespace {
 
 namespace fs = std::filesystem;

@@ -98,9 +98,8 @@ Result<void> make_plan(const PlanCall& call, bool& failed) {
                                                                         {call.b, &constants.b},
                                                                         {call.alpha, &constants.alpha},
                                                                         {call.beta, &constants.beta}};
-  for (const auto& [given, value] : overrides) {
+  for (const auto& [given, value] : overrides)
     if (given) *value = *given;
-  }
   std::optional<double> flop, params, tokens;
   for (const auto& [option, text, value] :
        {std::tuple{"--flop", &call.flop, &flop}, std::tuple{"--params", &call.params, &params},

@@ -44,7 +44,6 @@
 extern char** environ;
 
 namespace mfu {
-
 namespace {
 
 namespace fs = std::filesystem;

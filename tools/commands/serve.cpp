@@ -16,7 +16,6 @@
 #include "tools/serve/server_module.h"
 
 namespace mfu {
-
 namespace {
 
 /// The report of the job so far, as a page that loads itself again.

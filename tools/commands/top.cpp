@@ -24,7 +24,6 @@
 #include "tools/trace/trace_input.h"
 
 namespace mfu {
-
 namespace {
 
 constexpr int kPlainWidth = 120;

@@ -189,9 +189,8 @@ class Workload {
     check(cu_.cuCtxSetCurrent_f(context_), "cuCtxSetCurrent");
     CUmodule module = nullptr;
     check(cu_.cuModuleLoadData_f(&module, embedded_demo_ptx().data()), "cuModuleLoadData");
-    for (std::size_t i = 0; i < kKernels; ++i) {
+    for (std::size_t i = 0; i < kKernels; ++i)
       check(cu_.cuModuleGetFunction_f(&functions_[i], module, kKernelNames[i]), kKernelNames[i]);
-    }
     check(cu_.cuStreamCreate_f(&stream_, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
     weights_ = allocate(kParameters * 2);
     train();

@@ -158,9 +158,8 @@ std::vector<std::pair<const char*, Count>> named_parts(const FlopCount& c) {
       {"cross_qkv", c.parts.cross_qkv}, {"cross_scores", c.parts.cross_scores},
       {"cross_av", c.parts.cross_av},   {"cross_o_proj", c.parts.cross_o_proj},
       {"vision", c.parts.vision},       {"other", c.parts.other}};
-  for (const auto& part : rare) {
+  for (const auto& part : rare)
     if (!part.second.is_zero()) parts.push_back(part);
-  }
   return parts;
 }
 

@@ -44,9 +44,8 @@ std::vector<Row> rows_of(const FlopsReport& r) {
       rows.push_back({what, grouped(count.u64()), with_unit(count.to_double(), "FLOP"),
                       share && forward > 0 ? fmt::format("{:.2f} %", 100 * count.to_double() / forward) : ""});
     };
-    for (const auto& [what, count] : named_parts(*r.flop)) {
+    for (const auto& [what, count] : named_parts(*r.flop))
       if (!count.is_zero()) add(what, count, true);
-    }
     add("forward", r.flop->forward, false);
     if (!r.flop->backward.is_zero()) add("backward", r.flop->backward, false);
     if (!r.flop->recompute.is_zero()) add("recompute (HFU only)", r.flop->recompute, false);

@@ -11,7 +11,6 @@
 #include "core/rows/metrics.h"
 
 namespace mfu {
-
 namespace {
 
 constexpr std::size_t kMatmul = static_cast<std::size_t>(TimeClass::kMatmul);

@@ -10,7 +10,6 @@
 #include <tuple>
 
 namespace mfu {
-
 namespace {
 
 constexpr DurationNs kDefaultInterval = 10 * kNsPerSecond;

@@ -8,7 +8,6 @@
 #include "tools/job/totals.h"
 
 namespace mfu {
-
 namespace {
 
 constexpr DurationNs kLongestWindow = 365 * 86400 * kNsPerSecond;  ///< at most, of a file

@@ -3,7 +3,6 @@
 #include "core/rows/region_fields.h"
 
 namespace mfu {
-
 namespace {
 
 using Row = RegionSummary;

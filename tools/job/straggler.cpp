@@ -10,7 +10,6 @@
 #include "core/base/number_text.h"
 
 namespace mfu {
-
 namespace {
 
 constexpr double kAlikeRates = 1.05;

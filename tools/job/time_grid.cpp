@@ -3,7 +3,6 @@
 #include <algorithm>
 
 namespace mfu {
-
 namespace {
 
 void widen(std::optional<double>& lowest, std::optional<double>& highest, std::optional<double> low,

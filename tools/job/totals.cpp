@@ -7,7 +7,6 @@
 #include "core/sinks/row_peak.h"
 
 namespace mfu {
-
 namespace {
 
 /// A bound from below of all ranks: the least FLOP of each, over the peak of all.

@@ -14,7 +14,6 @@
 #include "core/ranges/region_rules.h"
 
 namespace mfu {
-
 namespace {
 
 constexpr std::size_t kMostThreads = 6;

@@ -7,16 +7,14 @@ namespace mfu {
 
 IntervalUnion::IntervalUnion(std::vector<Interval> intervals) {
   const auto by_begin = [](const Interval& a, const Interval& b) { return a.begin_ns < b.begin_ns; };
-  if (!std::is_sorted(intervals.begin(), intervals.end(), by_begin)) {
+  if (!std::is_sorted(intervals.begin(), intervals.end(), by_begin))
     std::sort(intervals.begin(), intervals.end(), by_begin);
-  }
   for (const Interval& interval : intervals) {
     if (interval.end_ns <= interval.begin_ns) continue;
-    if (!pieces_.empty() && interval.begin_ns <= pieces_.back().end_ns) {
+    if (!pieces_.empty() && interval.begin_ns <= pieces_.back().end_ns)
       pieces_.back().end_ns = std::max(pieces_.back().end_ns, interval.end_ns);
-    } else {
+    else
       pieces_.push_back(interval);
-    }
   }
   before_.reserve(pieces_.size());
   DurationNs sum = 0;
@@ -50,9 +48,8 @@ DurationNs RunUnions::painted_since(std::size_t first) const noexcept {
 
 void RunUnions::forget_before(std::size_t first) noexcept {
   // The lengths of dropped painters stay in the tree: they are in the total and before `first` alike.
-  for (Line& line : lines_) {
+  for (Line& line : lines_)
     while (!line.empty() && line.begin()->second.painter < first) line.erase(line.begin());
-  }
 }
 
 void RunUnions::paint(std::size_t line_index, Interval interval, std::size_t painter) {

@@ -9,7 +9,6 @@
 #include "core/rows/metrics.h"
 
 namespace mfu {
-
 namespace {
 
 Phase phase_of(const Config& config, const std::string& region) {

@@ -23,7 +23,6 @@
 #include "core/sinks/region_json.h"
 
 namespace mfu {
-
 namespace {
 
 /// An event at one moment, in the order in which a live process would see it.
@@ -435,9 +434,8 @@ class ProcessReplay {
   /// Operand dtype of most FLOP, of matmul kernels whose names say it.
   [[nodiscard]] std::optional<DType> dtype_of_kernels() const {
     std::vector<DurationNs> ran(trace_.strings.size());
-    for (const TraceActivity& activity : trace_.activities) {
+    for (const TraceActivity& activity : trace_.activities)
       if (activity.kind == ActivityKind::kKernel) ran[activity.name] += activity.end_ns - activity.begin_ns;
-    }
     std::array<DurationNs, kDTypes> by_dtype{};
     for (std::size_t i = 0; i < ran.size(); ++i) {
       if (ran[i] <= 0) continue;

@@ -9,7 +9,6 @@
 #include "tools/replay/trace_query.h"
 
 namespace mfu {
-
 namespace {
 
 using Json = nlohmann::ordered_json;

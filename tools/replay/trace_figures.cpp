@@ -369,18 +369,16 @@ class ProcessWork {
     const std::vector<std::uint32_t> launched = launched_in_order();
     answer(sets_, launched, in_process);
     std::unordered_map<std::uint32_t, std::vector<std::uint32_t>> by_thread;
-    for (const std::uint32_t index : launched) {
+    for (const std::uint32_t index : launched)
       if (in_thread.contains(sets_.launch(index)->thread)) by_thread[sets_.launch(index)->thread].push_back(index);
-    }
     for (const auto& [thread, ops] : by_thread) {
       if (ops.size() < launched.size()) {
         answer(sets_, ops, in_thread[thread]);
         continue;
       }
       // One thread launched everything, as in most serving traces: its ranges hold the same either way.
-      for (std::size_t i = 0; i < instances.size(); ++i) {
+      for (std::size_t i = 0; i < instances.size(); ++i)
         if (trace_.ranges[part_.ranges[i]].thread == thread) instances[i].by_thread = instances[i].by_process;
-      }
     }
 
     std::unordered_map<std::uint32_t, std::size_t> slots;

@@ -20,7 +20,6 @@
 #include "tools/replay/process_replay.h"
 
 namespace mfu {
-
 namespace {
 
 /// The names most like `wanted`, best first, as they follow an error message.
@@ -78,9 +77,8 @@ class Query {
         return Error{"--device " + std::to_string(*query_.device) + ": no work on it; devices here: " + list};
       }
     }
-    if (!query_.kernel.empty()) {
+    if (!query_.kernel.empty())
       if (auto done = match_kernels(); !done) return done.error();
-    }
     QueryAnswers answers;
     if (!query_.range.empty()) {
       if (auto done = choose_ranges(); !done) return done.error();
@@ -207,9 +205,8 @@ class Query {
     if (found.empty())
       return Error{"--range: no range " + std::string(query_.exact ? "is named \"" : "contains \"") + query_.range +
                    "\"; " + nearest_names(query_.range, {others.begin(), others.end()})};
-    if (query_.nth) {
+    if (query_.nth)
       if (auto done = choose_nth(found); !done) return done;
-    }
     only_.ranges = found;
     for (const std::uint32_t i : found) {
       const TraceRange& range = trace_.ranges[i];

@@ -13,7 +13,6 @@
 #include "tools/job/region_figures.h"
 
 namespace mfu {
-
 namespace {
 
 /// `0.40`, `40%`, `1.5 ms`; none: not that.

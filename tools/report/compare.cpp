@@ -18,7 +18,6 @@
 #include "tools/report/outputs/json.h"
 
 namespace mfu {
-
 namespace {
 
 using Json = nlohmann::ordered_json;

@@ -12,7 +12,6 @@
 #include "tools/job/process_life.h"
 
 namespace mfu {
-
 namespace {
 
 constexpr double kWorthSaying = 0.02;

@@ -11,7 +11,6 @@
 #include "tools/job/straggler.h"
 
 namespace mfu {
-
 namespace {
 
 constexpr std::size_t kNamed = 5;

@@ -15,7 +15,6 @@
 #include "tools/trace/open_trace.h"
 
 namespace mfu {
-
 namespace {
 
 /// 1, 2 or 5 times a power of ten, not below `s`.

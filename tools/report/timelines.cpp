@@ -10,7 +10,6 @@
 #include "tools/trace/trace_input.h"
 
 namespace mfu {
-
 namespace {
 
 using Spans = std::vector<InstanceSpan>;

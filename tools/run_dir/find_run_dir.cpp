@@ -10,7 +10,6 @@
 #include <string_view>
 
 namespace mfu {
-
 namespace {
 
 namespace fs = std::filesystem;

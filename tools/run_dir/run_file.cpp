@@ -11,7 +11,6 @@
 #include <filesystem>
 
 namespace mfu {
-
 namespace {
 
 constexpr std::size_t kChunk = 256 * 1024;

@@ -12,7 +12,6 @@
 #include "core/sinks/run_fields.h"
 
 namespace mfu {
-
 namespace {
 
 using Object = simdjson::dom::object;

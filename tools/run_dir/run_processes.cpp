@@ -11,7 +11,6 @@
 #include "tools/run_dir/run_file.h"
 
 namespace mfu {
-
 namespace {
 
 /// A part while its process is looked for.

@@ -16,7 +16,6 @@
 #include "tools/job/totals.h"
 
 namespace mfu {
-
 namespace {
 
 using prometheus::ClientMetric;

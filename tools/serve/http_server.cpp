@@ -13,7 +13,6 @@
 #include <string_view>
 
 namespace mfu {
-
 namespace {
 
 /// `text` in gzip's format; empty where zlib fails.

@@ -18,7 +18,6 @@
 #include "tools/serve/server_module.h"
 
 namespace mfu {
-
 namespace {
 
 constexpr DurationNs kOldEnough = kNsPerSecond / 2;  ///< several scrapers at once read the files once

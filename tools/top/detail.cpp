@@ -11,7 +11,6 @@
 #include "core/rows/layers.h"
 
 namespace mfu {
-
 namespace {
 
 /// The region's matmuls: each one's share of its time, rate, and the share that the peak would save. Those

@@ -5,7 +5,6 @@
 #include <array>
 
 namespace mfu {
-
 namespace {
 
 // The few declarations of nvml.h that are needed: the command is built without the driver's headers.

@@ -11,7 +11,6 @@
 #include "tools/top/detail.h"
 
 namespace mfu {
-
 namespace {
 
 constexpr std::size_t kCommClass = static_cast<std::size_t>(TimeClass::kComm);

@@ -17,7 +17,6 @@
 #include "tools/job/outliers.h"
 
 namespace mfu {
-
 namespace {
 
 constexpr std::size_t kCommClass = static_cast<std::size_t>(TimeClass::kComm);

@@ -11,7 +11,6 @@
 #undef OK
 
 namespace mfu {
-
 namespace {
 
 constexpr int kParts = 6;  // Style::kMfu to Style::kIdle

@@ -536,14 +536,12 @@ class KinetoReader : private KinetoDocument {
     pair_halves();
     std::sort(trace_.top_level_keys.begin(), trace_.top_level_keys.end());
     std::set<std::string> names;
-    for (const auto& [id, facts] : device_facts_) {
+    for (const auto& [id, facts] : device_facts_)
       if (!facts.name.empty()) names.insert(facts.name);
-    }
     trace_.gpu_names.assign(names.begin(), names.end());
     for (TraceDevice& device : trace_.devices) {
-      if (const auto known = device_facts_.find(device.label); known != device_facts_.end()) {
+      if (const auto known = device_facts_.find(device.label); known != device_facts_.end())
         device.facts = known->second;
-      }
     }
     link_launches(trace_);
     if (!trace_.product_of_activity.empty())

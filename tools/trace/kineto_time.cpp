@@ -41,9 +41,8 @@ std::optional<TimeNs> parse_us_as_ns(std::string_view number) noexcept {
     if (at < number.size() && number[at] == '+') ++at;
     int given = 0;
     const auto [end, error] = std::from_chars(number.data() + at, number.data() + number.size(), given);
-    if (error != std::errc{} || end != number.data() + number.size() || given > 1000 || given < -1000) {
+    if (error != std::errc{} || end != number.data() + number.size() || given > 1000 || given < -1000)
       return std::nullopt;
-    }
     exponent += given;
   }
   if (digits == 0) return 0;

@@ -425,9 +425,8 @@ class NsysReader {
           if (keys_[range.name] == kNone)
             keys_[range.name] = trace_.strings.intern(range_key(trace_.strings.at(range.name)));
           range.key = keys_[range.name];
-          if (const auto domain = domains_.find({pid_of(row.integer(3)), row.integer(6)}); domain != domains_.end()) {
+          if (const auto domain = domains_.find({pid_of(row.integer(3)), row.integer(6)}); domain != domains_.end())
             range.domain = domain->second;
-          }
           for (int column = 7; column < 13 && !range.has_payload; ++column) {
             if (row.is_null(column)) continue;
             range.has_payload = true;

@@ -60,9 +60,8 @@ Result<std::vector<std::string>> list_traces(const std::string& path) {
   std::vector<std::string> files;
   for (fs::directory_iterator at(path, error), end; !error && at != end; at.increment(error)) {
     std::error_code ignored;
-    if (at->is_regular_file(ignored) && has_trace_name(at->path().filename().string())) {
+    if (at->is_regular_file(ignored) && has_trace_name(at->path().filename().string()))
       files.push_back(at->path().string());
-    }
   }
   if (error) return Error{path + ": cannot be listed: " + error.message()};
   if (files.empty()) return Error{path + ": holds no trace: expected .json, .json.gz, .sqlite or .sqlite.gz files"};

@@ -82,9 +82,8 @@ class LaunchIndex {
 void link_launches(Trace& trace) {
   LaunchIndex index(trace);
   for (std::uint32_t i = 0; i < trace.launches.size(); ++i) index.insert(i);
-  for (TraceActivity& activity : trace.activities) {
+  for (TraceActivity& activity : trace.activities)
     activity.launch = activity.has_correlation ? index.find(activity.process, activity.correlation) : kNoLaunch;
-  }
 }
 
 ActivityRecord to_kernel_record(const Trace& trace, const TraceActivity& activity) {
@@ -110,9 +109,8 @@ std::string_view range_key(std::string_view name) noexcept {
   constexpr std::array<std::string_view, 4> kTails{", op_id =", ", seq =", ", sizes =", ", input_op_ids ="};
   std::size_t cut = name.size();
   for (std::size_t at = name.find(", "); at < cut; at = name.find(", ", at + 1)) {
-    for (const std::string_view tail : kTails) {
+    for (const std::string_view tail : kTails)
       if (name.substr(at).starts_with(tail)) cut = at;
-    }
   }
   return name.substr(0, cut);
 }

@@ -263,6 +263,8 @@ PROGRAMS = {
     "recurrent": odd("recurrent", model=None),
     "by-hand": odd("by-hand", model=None),
     "kept": odd("kept", model=None, unseen=kept_attention),
+    "kept-products": odd("kept-products", model=None),
+    "dropped": odd("dropped", model=None),
     "graph": odd("graph", model=None),
     "attack": odd("attack", model=None),
     "penalty": odd("penalty", model=None),

@@ -1,5 +1,6 @@
-"""Training loops that are no plain one: odd.py gan|shared|critic|frozen|distill|rl|lengths|closure|embed|processor|handmade|recurrent|by-hand|kept|attack|penalty|forces|graph|autoencoder|seq2seq|pictures|loss-network. The ranges note what they do, and hold their shape."""
+"""Training loops that are no plain one: odd.py gan|shared|critic|frozen|distill|rl|lengths|closure|embed|processor|handmade|recurrent|by-hand|kept|kept-products|dropped|attack|penalty|forces|graph|autoencoder|seq2seq|pictures|loss-network. The ranges note what they do, and hold their shape."""
 
+import random
 import sys
 
 import torch
@@ -17,6 +18,7 @@ from transformers import (
 CONFIG = sys.argv[2]
 WIDTH = 512
 torch.manual_seed(1)
+random.seed(1)
 
 
 def range_of(name, **shape):
@@ -407,9 +409,9 @@ def forces():
 class Kept(nn.Module):
     """Attention to all tokens so far, which it keeps itself, as the first implementations of Llama do."""
 
-    def __init__(self):
+    def __init__(self, fused):
         super().__init__()
-        self.parts, self.out = nn.Linear(WIDTH, 3 * WIDTH, bias=False), nn.Linear(WIDTH, WIDTH, bias=False)
+        self.parts, self.out, self.fused = nn.Linear(WIDTH, 3 * WIDTH, bias=False), nn.Linear(WIDTH, WIDTH, bias=False), fused
         kept = torch.zeros(4, 512, 8, WIDTH // 8, device="cuda", dtype=torch.bfloat16)
         self.keys, self.values = kept, kept.clone()
 
@@ -418,20 +420,24 @@ class Kept(nn.Module):
         query, key, value = (part.view(batch, length, 8, -1) for part in self.parts(x).chunk(3, -1))
         self.keys[:batch, start : start + length] = key
         self.values[:batch, start : start + length] = value
-        y = nn.functional.scaled_dot_product_attention(
-            query.transpose(1, 2),
-            self.keys[:batch, : start + length].transpose(1, 2),
-            self.values[:batch, : start + length].transpose(1, 2),
-            is_causal=length > 1,
-        )
+        if self.fused:
+            y = nn.functional.scaled_dot_product_attention(
+                query.transpose(1, 2),
+                self.keys[:batch, : start + length].transpose(1, 2),
+                self.values[:batch, : start + length].transpose(1, 2),
+                is_causal=length > 1,
+            )
+        else:
+            keys, values = (kept[:batch, : start + length].transpose(1, 2) for kept in (self.keys, self.values))
+            y = torch.matmul((query.transpose(1, 2) @ keys.mT).softmax(-1), values)
         return x + self.out(y.transpose(1, 2).flatten(2))
 
 
 class Decoder(nn.Module):
-    def __init__(self):
+    def __init__(self, fused):
         super().__init__()
         self.embed, self.head = nn.Embedding(1000, WIDTH), nn.Linear(WIDTH, 1000, bias=False)
-        self.layers = nn.ModuleList(Kept() for _ in range(4))
+        self.layers = nn.ModuleList(Kept(fused) for _ in range(4))
 
     def forward(self, words, start):
         x = self.embed(words)
@@ -441,16 +447,44 @@ class Decoder(nn.Module):
 
 
 @torch.inference_mode()
-def kept():
-    """Nothing that a pass is given says how many keys there are."""
-    model = Decoder().cuda().bfloat16().eval()
+def kept(fused):
+    """Nothing that a pass is given says how many keys there are. The program calls forward() itself."""
+    model = Decoder(fused).cuda().bfloat16().eval()
     for length in (48, 96, 48):
         words, start = tokens(4, length), 0
         for _ in range(40):
-            with range_of("forward", batch=4, seq_len=words.shape[1], context=start):
-                model(words, start)
+            with range_of("decode" if start else "prefill", batch=4, seq_len=words.shape[1], context=start):
+                model.forward(words, start)
             start += words.shape[1]
             words = words[:, :1]
+
+
+class Dropped(nn.Module):
+    """Leaves out each layer now and then, while it is trained."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList(perceptron(1, WIDTH) for _ in range(6))
+        self.out = nn.Linear(WIDTH, 10)
+
+    def forward(self, x):
+        for layer in self.layers:
+            if not self.training or random.random() > 0.3:
+                x = x + layer(x) @ x.mT @ x
+        return self.out(x)
+
+
+def dropped():
+    model = Dropped().cuda()
+    optimizer = torch.optim.AdamW(model.parameters(), fused=True)
+    for i in range(40):
+        with range_of("step", batch=4):
+            model.train()(torch.randn(4, 32, WIDTH).cuda()).square().mean().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        if i % 10 == 9:
+            with range_of("eval", batch=4), torch.no_grad():
+                model.eval()(torch.randn(4, 32, WIDTH).cuda())
 
 
 def seq2seq():
@@ -531,7 +565,9 @@ def loss_network():
     "handmade": handmade,
     "recurrent": recurrent,
     "by-hand": by_hand,
-    "kept": kept,
+    "kept": lambda: kept(fused=True),
+    "kept-products": lambda: kept(fused=False),
+    "dropped": dropped,
     "attack": attack,
     "penalty": penalty,
     "forces": forces,

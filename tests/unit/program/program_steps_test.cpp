@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "core/program/range_passes.h"
+
 namespace mfu {
 namespace {
 
@@ -475,6 +477,130 @@ TEST(ProgramSteps, AProgramThatOnlyGeneratesIsReportedAsItRuns) {
   EXPECT_EQ(p.opened(Region::kPrefill), 4u);
   EXPECT_EQ(p.opened(Region::kDecode), 124u);
   EXPECT_FALSE(p.steps.trains());
+}
+
+/// One generation by a module with a cache of its own. `sure`: the first pass with one token whose end says so.
+void generate_unseen(Program& p, int tokens, int sure, std::int64_t batch = 2) {
+  p.report(FactKind::kPassBegin, 1, 0, batch, 16);
+  p.report(FactKind::kPassEnd, 1);
+  for (int i = 0; i < tokens; ++i) {
+    p.report(FactKind::kPassBegin, 1, 0, batch, 1);
+    p.report(FactKind::kPassEnd, 1, i >= sure ? ProgramFact::kCache : 0);
+  }
+}
+
+TEST(ProgramSteps, AModuleMayKeepItsCacheItself) {
+  for (const int sure : {0, 1}) {  // as its attention says, or the products of a further token
+    Program p;
+    for (int i = 0; i < 8; ++i) {
+      generate_unseen(p, 31, i == 0 ? sure : 0);
+      if (i > 4) {
+        EXPECT_EQ(p.steps.undecided(), nullptr);
+      }
+    }
+    p.end();
+    p.expect_well_formed();
+    EXPECT_EQ(p.opened(Region::kPrefill), 8u);
+    EXPECT_EQ(p.opened(Region::kDecode), 8u * 31);
+    EXPECT_EQ(p.opened(Region::kForward), 0u);
+  }
+}
+
+TEST(ProgramSteps, APassBeforeAnotherBatchOrModuleIsNoPrefill) {
+  Program p;
+  for (int i = 0; i < 70; ++i) {
+    p.report(FactKind::kPassBegin, 1, 0, 3, 16);
+    p.report(FactKind::kPassEnd, 1);
+    p.pass(2, kFrozen, 1);
+    generate_unseen(p, 3, 0);
+  }
+  p.end();
+  p.expect_well_formed();
+  EXPECT_EQ(p.opened(Region::kPrefill), 70u);
+  EXPECT_EQ(p.opened(Region::kDecode), 210u);
+  EXPECT_EQ(p.opened(Region::kForward), 140u);
+}
+
+TEST(ProgramSteps, WithoutSignsOfACacheNothingWaitsForThem) {
+  Program p;
+  for (int i = 0; i < 200; ++i) {
+    p.pass(1, kFrozen, i % 3 == 0 ? 16 : 1);
+    if (i > 128) {
+      EXPECT_EQ(p.steps.undecided(), nullptr);
+    }
+  }
+  EXPECT_EQ(p.opened(Region::kForward), 200u);
+}
+
+TEST(ProgramSteps, EvaluationOfAModuleWithACacheIsNone) {
+  Program p;
+  for (int i = 0; i < 12; ++i) {
+    p.train(1, 50);
+    if (i % 4 != 3) continue;
+    for (int k = 0; k < 3; ++k) p.pass(1, kEvaluate, 16);
+    generate_unseen(p, 5, 0);
+  }
+  p.end();
+  p.expect_well_formed();
+  EXPECT_EQ(p.spans().size(), 12u);
+  EXPECT_EQ(p.outside(Region::kEval), 9u);
+  EXPECT_EQ(p.outside(Region::kPrefill), 3u);
+  EXPECT_EQ(p.outside(Region::kDecode), 15u);
+}
+
+TEST(ProgramSteps, ThePassHasTheModelOfItsEnd) {
+  Program p;
+  const auto pass = [&p](std::uint64_t module, std::uint8_t mode, std::uint32_t begin, std::uint32_t end) {
+    for (const bool ends : {false, true}) {
+      ProgramFact fact;
+      fact.kind = ends ? FactKind::kPassEnd : FactKind::kPassBegin;
+      fact.mode = ends ? 0 : mode;
+      fact.subject = module;
+      fact.thread = 1;
+      fact.model = ends ? end : begin;
+      fact.at = p.now += 10;
+      fact.launch = static_cast<CorrelationId>(p.launches += 3);
+      if (!ends) fact.shape.set(ShapeWords::kBatch, 5);
+      p.steps.add(fact);
+    }
+  };
+  for (std::uint32_t i = 0; i < 4; ++i) {
+    pass(1, kTrain, 7, i == 2 ? 8 : 0);
+    pass(2, kFrozen, 9, i == 2 ? 10 : 0);
+    p.backward();
+    p.update(50);
+    pass(1, kEvaluate, 11, i == 2 ? 12 : 0);
+  }
+  p.end();
+  p.expect_well_formed();
+  std::vector<std::uint32_t> works, evaluations;
+  for (const ProgramMark& m : p.marks) {
+    if (m.kind == Kind::kWork && m.region != Region::kBackward) works.push_back(m.model);
+    if (m.kind == Kind::kOpen && m.region == Region::kEval) evaluations.push_back(m.model);
+    if (m.kind == Kind::kClose && m.model != 0) {  // of the forward pass, which keeps its shape
+      EXPECT_EQ(m.shape.value[ShapeWords::kBatch], 5);
+    }
+  }
+  EXPECT_EQ(works, (std::vector<std::uint32_t>{9, 7, 9, 7, 10, 8, 9, 7}));
+  EXPECT_EQ(evaluations, (std::vector<std::uint32_t>{11, 11, 12, 11}));
+}
+
+TEST(RangePasses, ThePassHasTheModelOfItsEnd) {
+  RangePasses passes;
+  ProgramFact fact;
+  fact.mode = kTrain;
+  for (const auto& [kind, model] : {std::pair{FactKind::kPassBegin, 7u},
+                                    {FactKind::kPassEnd, 8u},
+                                    {FactKind::kBackwardBegin, 0u},
+                                    {FactKind::kBackwardEnd, 0u}}) {
+    fact.kind = kind;
+    fact.model = model;
+    passes.add(fact);
+  }
+  const std::vector<ProgramMark> found = passes.take();
+  ASSERT_EQ(found.size(), 2u);
+  EXPECT_EQ(found[0].model, 8u);
+  EXPECT_EQ(found[1].model, 8u);
 }
 
 TEST(ProgramSteps, APassInEvaluationModeIsTrainedWhereABackwardPassFollows) {

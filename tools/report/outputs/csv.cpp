@@ -10,7 +10,6 @@
 #include "tools/report/escape.h"
 
 namespace mfu {
-
 namespace {
 
 using Put = std::function<void(const std::string& name, const std::string& value)>;

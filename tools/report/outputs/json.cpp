@@ -8,7 +8,6 @@
 #include "tools/report/opportunities.h"
 
 namespace mfu {
-
 namespace {
 
 using Json = nlohmann::ordered_json;

@@ -14,7 +14,6 @@
 #include "tools/report/opportunities.h"
 
 namespace mfu {
-
 namespace {
 
 std::string batches_markdown(const Job& job) {

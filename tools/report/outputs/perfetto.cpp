@@ -10,7 +10,6 @@
 #include "core/sinks/region_json.h"
 
 namespace mfu {
-
 namespace {
 
 using Json = nlohmann::ordered_json;

@@ -12,7 +12,6 @@
 #include "tools/report/opportunities.h"
 
 namespace mfu {
-
 namespace {
 
 /// `text` in lines of 120 columns behind the log's prefix, those after the first behind `indent` spaces.

@@ -20,7 +20,6 @@
 #include "tools/report/page/page.h"
 
 namespace mfu {
-
 namespace {
 
 using Json = nlohmann::ordered_json;

@@ -93,11 +93,10 @@ SIM_CUPTI(cuptiActivityFlushAll, (uint32_t flag), {
   if (thread.resource_callback != 0)
     rule_broken("cuptiActivityFlushAll was called inside a resource callback: it deadlocks");
   const bool forced = (flag & CUPTI_ACTIVITY_FLAG_FLUSH_FORCED) != 0;
-  if (settings().flush_on_worker) {
+  if (settings().flush_on_worker)
     flush_on_worker(forced);
-  } else {
+  else
     flush_buffers(forced);
-  }
   return kOk;
 })
 
@@ -139,9 +138,8 @@ SIM_EXPORT CUptiResult cuptiActivityGetNumDroppedRecords(CUcontext /*context*/, 
 SIM_CUPTI(cuptiActivitySetAttribute, (CUpti_ActivityAttribute attribute, size_t* size, void* value), {
   if (size == nullptr || value == nullptr) return CUPTI_ERROR_INVALID_PARAMETER;
   const auto number = static_cast<std::uint32_t>(attribute);
-  if (number > (cupti_layout().version >= 130000 ? 10u : cupti_layout().version >= 21 ? 9u : 8u)) {
+  if (number > (cupti_layout().version >= 130000 ? 10u : cupti_layout().version >= 21 ? 9u : 8u))
     return CUPTI_ERROR_INVALID_PARAMETER;
-  }
   std::uint64_t word = 0;
   std::memcpy(&word, value, std::min(*size, sizeof word));
   const std::lock_guard lock(api().mutex);

@@ -256,11 +256,10 @@ void* run_worker(void*) {
     }
     if (settings().worker_delay_ms > 0) usleep(static_cast<useconds_t>(settings().worker_delay_ms * 1000));
     try {
-      if (flush) {
+      if (flush)
         flush_buffers(forced);
-      } else {
+      else
         deliver_closed(false);
-      }
     } catch (const std::bad_alloc&) {  // what is closed stays closed until there is memory
       usleep(1000);
     }

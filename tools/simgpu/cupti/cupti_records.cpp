@@ -117,9 +117,8 @@ constexpr Form kForms[] = {{kKindConcurrentKernel, 0, &Layout::kernel, write_ker
 }  // namespace
 
 std::uint32_t cupti_version_number(std::string_view text) noexcept {
-  for (const NamedLayout& known : kLayouts) {
+  for (const NamedLayout& known : kLayouts)
     if (known.name == text) return known.layout.version;
-  }
   std::uint32_t number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   return error == std::errc() && end == text.data() + text.size() ? number : 0;
@@ -127,9 +126,8 @@ std::uint32_t cupti_version_number(std::string_view text) noexcept {
 
 Layout layout_of(std::uint32_t version) noexcept {
   Layout newest = kLayouts[0].layout;
-  for (const NamedLayout& known : kLayouts) {
+  for (const NamedLayout& known : kLayouts)
     if (known.layout.version <= version) newest = known.layout;
-  }
   newest.version = version;
   return newest;
 }

@@ -178,11 +178,10 @@ void set_driver_kinds() {
 }  // namespace
 
 void set_flag(std::atomic<std::uint8_t>& flag, std::uint8_t bit, bool on) {
-  if (on) {
+  if (on)
     flag.fetch_or(bit, std::memory_order_relaxed);
-  } else {
+  else
     flag.fetch_and(static_cast<std::uint8_t>(~bit), std::memory_order_relaxed);
-  }
 }
 
 std::vector<External>& external_stack() {

@@ -59,9 +59,8 @@ CUresult retain_primary(Context** out, int ordinal) {
   if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
   static std::mutex* const mutex = new std::mutex;
   const std::lock_guard lock(*mutex);
-  if (device->primary == nullptr) {
+  if (device->primary == nullptr)
     if (const CUresult result = create_context(&device->primary, 0, ordinal); result != CUDA_SUCCESS) return result;
-  }
   ++device->primary_uses;
   *out = device->primary;
   return CUDA_SUCCESS;

@@ -65,12 +65,10 @@ int attribute_of(const DeviceSpec& spec, CUdevice_attribute wanted, int ordinal)
   if (wanted == CU_DEVICE_ATTRIBUTE_PCI_BUS_ID) return 0x18 + ordinal;
   if (wanted == CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH || wanted == CU_DEVICE_ATTRIBUTE_TENSOR_MAP_ACCESS_SUPPORTED)
     return spec.cc_major >= 9 ? 1 : 0;
-  for (const auto& [attribute, member] : kSpecAttributes) {
+  for (const auto& [attribute, member] : kSpecAttributes)
     if (attribute == wanted) return static_cast<int>(spec.*member);
-  }
-  for (const auto& [attribute, value] : kAttributes) {
+  for (const auto& [attribute, value] : kAttributes)
     if (attribute == wanted) return value;
-  }
   return 0;
 }
 
@@ -178,9 +176,8 @@ SIM_EXPORT CUresult CUDAAPI cuGetProcAddress_v2(const char* symbol, void** funct
   const bool per_thread = (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0;
   const auto find = [&](const std::string& name) -> void* {
     if (per_thread) {
-      for (const char* suffix : {"_ptsz", "_ptds"}) {
+      for (const char* suffix : {"_ptsz", "_ptds"})
         if (void* f = dlsym(self, (name + suffix).c_str()); f != nullptr) return f;
-      }
     }
     return dlsym(self, name.c_str());
   };
@@ -195,9 +192,8 @@ SIM_EXPORT CUresult CUDAAPI cuGetProcAddress_v2(const char* symbol, void** funct
     if (renamed || *function != nullptr) break;
     *function = find(std::string(symbol) + suffix);
   }
-  if (status != nullptr) {
+  if (status != nullptr)
     *status = *function != nullptr ? CU_GET_PROC_ADDRESS_SUCCESS : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
-  }
   return *function != nullptr ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
 }
 

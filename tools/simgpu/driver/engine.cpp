@@ -33,9 +33,8 @@ void resource_callback(const ResourceEvent& event) {
 
 void synchronize_callback(std::uint32_t cbid, Context* context, CUstream stream) {
   const Tool* t = tool();
-  if (t != nullptr && wanted().synchronize[cbid].load(std::memory_order_relaxed) != 0) {
+  if (t != nullptr && wanted().synchronize[cbid].load(std::memory_order_relaxed) != 0)
     t->synchronize(cbid, reinterpret_cast<CUcontext>(context), stream);
-  }
 }
 
 namespace {

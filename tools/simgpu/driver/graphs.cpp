@@ -104,9 +104,8 @@ CUresult end_capture(Stream& stream, Graph** out) {
     while (!open.empty()) {
       Node* node = open.back();
       open.pop_back();
-      for (Node* dependency : node->dependencies) {
+      for (Node* dependency : node->dependencies)
         if (reached.insert(dependency).second) open.push_back(dependency);
-      }
     }
     for (Node* node : other->frontier) unjoined |= !reached.contains(node);
     other->capture.reset();

@@ -64,9 +64,8 @@ CUresult load_module(Module** out, const void* image) {
   // ELF cubin, fat binary, fat binary wrapper, Tile IR: no kernel names to be had without a decoder.
   module->any_name = word == 0x464C457Fu || word == 0xBA55ED50u || word == 0x466243B1u;
   if (!module->any_name) parse_ptx(*module, text);
-  if (!module->any_name && module->functions.empty() && std::strstr(text, ".version") == nullptr) {
+  if (!module->any_name && module->functions.empty() && std::strstr(text, ".version") == nullptr)
     return CUDA_ERROR_INVALID_IMAGE;
-  }
   {
     Process& p = process();
     const std::lock_guard lock(p.mutex);
@@ -92,9 +91,8 @@ CUresult find_function(Function** out, Module* module, const char* name) {
     auto function = std::make_unique<Function>();
     function->name = intern(name);
     function->module = module;
-    for (const auto& [part, flop] : settings().flop_per_block) {
+    for (const auto& [part, flop] : settings().flop_per_block)
       if (std::strstr(name, part.c_str()) != nullptr) function->cost.flop_per_block = flop;
-    }
     it = module->functions.emplace(name, std::move(function)).first;
   }
   *out = it->second.get();

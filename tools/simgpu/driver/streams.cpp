@@ -8,9 +8,8 @@ std::int64_t ready_at(const Stream& stream) {
   const Context& context = *stream.context;
   std::int64_t ready = stream.tail_ns;
   if (&stream == &context.legacy) {
-    for (const Stream* other : context.streams) {
+    for (const Stream* other : context.streams)
       if (other->blocking) ready = std::max(ready, other->tail_ns);
-    }
   } else if (stream.blocking) {
     ready = std::max(ready, context.legacy.tail_ns);
   }

@@ -1,0 +1,212 @@
+"""Passes that have other FLOP than the first one with arguments of their shapes, against what PyTorch runs. On the CPU.
+
+Prints a line for each program, and exits with 1 where a pass has other FLOP than it ran; not to know them is allowed where that is said.
+"""
+
+import random
+import sys
+
+import torch
+from counts_child import PASS_WORK, facts, listen, numbers_of_passes
+from torch import nn
+from torch.nn import functional as F
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.checkpoint import checkpoint
+from torch.utils.flop_counter import flop_registry
+
+WIDTH, TOKENS, BATCH, LAYERS, PASSES = 8, 6, 4, 5, 40
+PRODUCTS = ("mm", "addmm", "bmm", "baddbmm")
+
+
+class Ran(TorchDispatchMode):
+    """FLOP of all that runs, and of what is asked of cuBLAS on a GPU."""
+
+    def __init__(self):
+        super().__init__()
+        self.flop = self.products = 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        result = function(*args, **(kwargs or {}))
+        name = function.overloadpacket.__name__
+        if name.startswith("_scaled_dot_product"):  # of the backward pass, the gradient is the first argument
+            backward = name.endswith("backward")
+            query, key = args[backward : backward + 2]
+            self.flop += (2 if backward else 1) * 4 * query.numel() * key.shape[-2]
+        elif function.overloadpacket in flop_registry:
+            flop = flop_registry[function.overloadpacket](*args, **(kwargs or {}), out_val=result)
+            self.flop += flop
+            self.products += flop if name in PRODUCTS else 0
+        return result
+
+    def take(self):
+        flop, self.flop = self.flop, 0
+        return flop
+
+
+ran = Ran()
+
+
+def asked():
+    products, ran.products = ran.products, 0
+    return products
+
+
+class Linear(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.one, self.two = nn.Linear(WIDTH, 2 * WIDTH), nn.Linear(2 * WIDTH, WIDTH)
+
+    def forward(self, x):
+        return x + self.two(self.one(x).relu())
+
+
+class Attends(Linear):
+    def forward(self, x):
+        return super().forward(F.scaled_dot_product_attention(x[:, None], x[:, None], x[:, None])[:, 0])
+
+
+class ByHand(Linear):
+    """Attention that is made of products."""
+
+    def forward(self, x):
+        return super().forward((x @ x.transpose(-1, -2)).softmax(-1) @ x)
+
+
+class Behind(Linear):
+    """A convolution."""
+
+
+class Model(nn.Module):
+    """Leaves out layers at random."""
+
+    def __init__(self, block, within=lambda layer, x: layer(x)):
+        super().__init__()
+        self.first, self.last, self.within = nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, 1), within
+        self.mix = nn.Conv1d(TOKENS, TOKENS, 3, padding=1) if block is Behind else nn.Identity()
+        self.layers = nn.ModuleList(block() for _ in range(LAYERS))
+        self.table = None
+
+    def forward(self, x):
+        if self.table is None:
+            self.table = (x.detach().mT @ x.detach()).mean()  # once
+        x = self.mix(self.first(x)) * self.table
+        for layer in self.layers:
+            if random.random() > 0.3:
+                x = self.within(layer, x)
+        return self.last(x)
+
+
+class Keeps(Model):
+    """All layers run, and what the first pass computes is kept."""
+
+    def forward(self, x):
+        state = random.getstate()
+        random.seed(5)  # no layer is left out
+        x = super().forward(x)
+        random.setstate(state)
+        return x
+
+
+def batch():
+    return torch.randn(BATCH, TOKENS, WIDTH)
+
+
+def trained(model):
+    """FLOP of each step: forward, with backward"""
+    optimizer, true = torch.optim.SGD(model.parameters(), lr=1e-3), []
+    for _ in range(PASSES):
+        x = batch()
+        with ran:
+            ran.take()
+            loss = model(x).mean()
+            true.append([ran.take()])
+            loss.backward()
+            true[-1].append(ran.take())
+        optimizer.step()
+        optimizer.zero_grad()
+    return true
+
+
+def evaluated(model, call=lambda model, x: model(x)):
+    true = []
+    with torch.no_grad():
+        for _ in range(PASSES):
+            x = batch()
+            with ran:
+                ran.take()
+                call(model.eval(), x)
+                true.append([ran.take(), -1])
+    return true
+
+
+def failing(model, x):
+    """Some passes end with an exception."""
+    if random.random() > 0.3:
+        return model(x)
+    try:
+        return model(x.expand(2, *x.shape)[:, :, :, : WIDTH // 2])
+    except RuntimeError:
+        return None
+
+
+class Late(nn.Module):
+    """Multiplies before it calls a module. Its forward() is called by the program."""
+
+    def __init__(self):
+        super().__init__()
+        self.matrix, self.rest = nn.Parameter(torch.randn(WIDTH, WIDTH)), nn.Linear(WIDTH, WIDTH)
+
+    def forward(self, x):
+        return self.rest(x @ self.matrix)
+
+
+class Early(Late):
+    def forward(self, x):
+        return self.rest(x) @ self.matrix
+
+
+def by_forward(model, x):
+    return model.forward(x)
+
+
+def checked(layer, x):
+    return checkpoint(layer, x, use_reentrant=True)
+
+
+# What runs, and how many passes at least have FLOP that are known.
+PROGRAMS = {
+    "forward() is called": (lambda: evaluated(Early(), by_forward), PASSES),
+    "forward() is called, and multiplies first": (lambda: evaluated(Late(), by_forward), PASSES),
+    "layers are left out": (lambda: trained(Model(Linear)), PASSES),
+    "with attention": (lambda: trained(Model(Attends)), PASSES),
+    "with attention by hand": (lambda: trained(Model(ByHand)), PASSES),
+    "with a convolution": (lambda: trained(Model(Behind)), PASSES),
+    "with checkpoints": (lambda: trained(Model(Linear, checked)), 1),
+    "a table is made once": (lambda: trained(Keeps(Linear)), PASSES),
+    "without gradients": (lambda: evaluated(Model(Linear)), PASSES),
+    "without gradients, with attention by hand": (lambda: evaluated(Model(ByHand)), PASSES),
+    "some fail": (lambda: evaluated(Keeps(Linear), failing), PASSES // 2),
+}
+
+
+def main():
+    listen(asked)
+    wrong = 0
+    for words, (program, known) in PROGRAMS.items():
+        random.seed(1)
+        facts.clear()
+        true = program()
+        work = {fact[3]: [*fact[4:]] for fact in facts if fact[0] == PASS_WORK}
+        found = [work.get(number) for number in numbers_of_passes()]
+        if "checkpoints" in words or true[0][1] < 0:  # the forward passes within run again; there is no backward pass
+            true, found = ([[forward, -1] for forward, _ in passes] for passes in (true, found))
+        other = [pair for pair in zip(found, true, strict=True) if pair[0] != pair[1] and pair[0] != [-1, -1]]
+        good = not other and sum(one != [-1, -1] for one in found) >= known
+        wrong += not good
+        print("ok  " if good else f"FAIL {other[:3]}, {found.count([-1, -1])} of {len(found)} not known:", words)
+    print(f"{len(PROGRAMS) - wrong} passed, {wrong} failed")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
