@@ -98,12 +98,15 @@ void LookThread::loop() {
 }
 
 /// Between two looks at different work, half of the time was either. The first look came about as late as the question
-/// whether all is over, no later: before that it is unknown what the host did.
+/// whether all is over, no later: before that it is unknown what the host did. Work that ran meanwhile had gaps of its
+/// own, of which the look says nothing.
 void LookThread::look(TimeNs now) {
   const HostWork* found = work();
   constexpr DurationNs kAnswer = 20'000'000;
   const TimeNs asked = now - std::max(kAnswer, (now - quiet_from_) / LookPace::kAskPart);
-  const TimeNs from = looked_at_ != 0 ? looked_at_ : std::max(quiet_from_, asked);
+  const TimeNs from = looked_at_ != 0
+                          ? looked_at_
+                          : std::max({quiet_from_, asked, std::min(now, over_at_.load(std::memory_order_relaxed))});
   const TimeNs changed = looked_at_ != 0 && last_ != found ? from + (now - from) / 2 : from;
   if (changed != from) (void)spans_.push({{from, changed}, last_});
   (void)spans_.push({{changed, now}, found});

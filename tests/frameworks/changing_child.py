@@ -149,6 +149,26 @@ def failing(model, x):
         return None
 
 
+class Experts(nn.Module):
+    """Each token goes to two of them, and the result of the router is kept beside, for the loss."""
+
+    def __init__(self):
+        super().__init__()
+        self.router, self.experts = nn.Linear(WIDTH, 4, bias=False), nn.ModuleList(Linear() for _ in range(4))
+        self.balance = None
+
+    def forward(self, x):
+        flat = x.flatten(0, -2)
+        share = self.router(flat).softmax(-1)
+        weights, chosen = share.topk(2, -1)
+        self.balance, result = share.mean(0).square().sum(), torch.zeros_like(flat)
+        for number, expert in enumerate(self.experts):
+            rows, place = (chosen == number).nonzero(as_tuple=True)
+            if random.random() > 0.2:  # the capacity of this one is full
+                result = result.index_add(0, rows, expert(flat[rows]) * weights[rows, place, None])
+        return result.view_as(x) + x
+
+
 class Late(nn.Module):
     """Multiplies before it calls a module. Its forward() is called by the program."""
 
@@ -183,6 +203,7 @@ PROGRAMS = {
     "with a convolution": (lambda: trained(Model(Behind)), PASSES),
     "with checkpoints": (lambda: trained(Model(Linear, checked)), 1),
     "a table is made once": (lambda: trained(Keeps(Linear)), PASSES),
+    "experts": (lambda: trained(Model(Experts)), PASSES),
     "without gradients": (lambda: evaluated(Model(Linear)), PASSES),
     "without gradients, with attention by hand": (lambda: evaluated(Model(ByHand)), PASSES),
     "some fail": (lambda: evaluated(Keeps(Linear), failing), PASSES // 2),

@@ -101,6 +101,18 @@ class Idle(TestCase):
         for cause, seconds in waits.items():
             self.assertAlmostEqual(found.get(cause, 0), 25 * seconds / step["elapsed_s"], delta=POINTS, msg=found)
 
+    def test_short_gaps_before_a_long_one_are_not_of_its_cause(self):
+        """Work that ran between two looks for launches."""
+        run = self.scenario("""
+            kernel gemm_k ns=20000
+            repeat 20 { push "step batch=1 seq_len=8"; repeat 8 { launch gemm_k; sync; sleep 1 }; launch gemm_k; sync; pop
+                        push "save"; sleep 60; pop }
+        """, env={"MFU_IDLE": "1"})
+        self.assert_sound(run)
+        step = run.region("step")
+        found = {cause["cause"]: cause["s"] / step["elapsed_s"] for cause in step["idle_by"]}
+        self.assertLess(found.get("save", 0), 0.02, found)
+
     def test_a_call_of_the_driver_from_the_begin_of_a_gap(self):
         """And a range's name that is no text."""
         run = self.scenario("""
