@@ -587,8 +587,9 @@ class Measured:
         more = all(tokens == self.seq_len < keys for tokens, keys in self.spans)
         return bool(self.spans) and more and self.whole and not self.gradients
 
-    def finish(self, nodes):
-        """`nodes`: of autograd, of the result. \return FLOP forward and backward, None where they are not known"""
+    def finish(self, nodes, since):
+        """`nodes`: of autograd, of the result; those that were made before `since` are of earlier work.
+        \return FLOP forward and backward, None where they are not known"""
         self.activations += self.asked + self.products()
         if self.traced:
             self.activations, self.all_asked = 0, False
@@ -596,7 +597,8 @@ class Measured:
         proven = self.watch.is_proven(self.module()) and not (self.gradients or self.traced or self.replayed)
         if self.gradients and (self.again or not self.traced):
             try:
-                self.graph = products_of_graph(nodes)
+                # The nodes of gradients are numbered by other threads.
+                self.graph = products_of_graph(nodes, 0 if self.again else since)
             except Exception:  # another version's nodes
                 self.graph = (0, 0, 0, 0, 1)
         if self.graph is not None:
@@ -605,15 +607,15 @@ class Measured:
             # they have. Else both operands' are assumed.
             seen = products == self.linear + self.activations + self.again
             complete = (attention, convolutions) == (self.attended_to, self.convolved_at) and not others
-            known = seen or (complete and products >= self.linear > 0)
+            known = seen or (complete and products >= self.linear > 0 and self.watch.sequence is not int)
             self.backward += backward - self.linear_backward if known else 2 * self.activations
             proven = seen and complete and not convolutions
             if proven:
                 self.watch.prove(self.module())
         self.whole = self.whole and (proven or not self.again)
         self.forward += self.gradient
-        # Where cuBLAS was asked for these products and no other, a module that did not run made none: an encoder, while its
-        # decoder generates.
+        # Where cuBLAS was asked for the product of each module that ran, one that did not run made none: an encoder, while
+        # its decoder generates.
         every = self.scripted or self.all_asked
         if self.parts:
             ran = self.parts_that_ran()
@@ -631,7 +633,8 @@ class State:
     """FLOP of a pass without gradients, and the parts of them that what a module keeps from call to call may change."""
 
     def __init__(self, measured):
-        self.forward, self.backward, self.everything = measured.forward, measured.backward, measured.everything
+        self.number, self.everything = measured.number, measured.everything
+        self.forward, self.backward = measured.forward, measured.backward
         self.graph, self.variants = measured.graph, {}  # of autograd; numbers of passes with other FLOP, by what they ask for
         self.attention = measured.attention  # FLOP of it; 0: there is none, or it is made of products that are seen
         self.tokens_of_pass = measured.seq_len  # of each sequence
@@ -646,12 +649,12 @@ class State:
         # Numbers among the arguments, and how many more keys there are; the passes in which that held.
         self.differs, self.steady = None, 0
 
-    def flop_of_other(self, products, nodes):
+    def flop_of_other(self, products, nodes, since):
         """(FLOP forward, backward) of a pass that asked cuBLAS for other products; -1: not known. `nodes`: of its result."""
         more = products - self.everything
         if self.graph is None:
             return self.forward + more, 0
-        found = products_of_graph(nodes)
+        found = products_of_graph(nodes, since)
         if found[0] == products and not any(found[3:]) and (self.per_call or not found[2]):  # autograd has all of it
             attention = found[2] * self.per_call
             return products + attention, found[1] + 2 * attention
@@ -689,8 +692,9 @@ def product_of_autograd(node, inputs):
     return flop, [one for one, _ in operands]
 
 
-def graph_below(nodes):
-    """Autograd's nodes from these down: each with its inputs, behind all that come before it; too many: None."""
+def graph_below(nodes, since=0):
+    """Autograd's nodes from these down: each with its inputs, behind all that come before it; too many: None. `since`: none
+    that were made before, by autograd's numbers."""
     seen, order, waiting = set(), [], [*nodes]
     while waiting:
         node = waiting.pop()
@@ -700,6 +704,8 @@ def graph_below(nodes):
             if len(seen) >= MOST_NODES:
                 return None
             seen.add(node)
+            if since and node._sequence_nr() < since:
+                continue
             inputs = node.next_functions
             waiting.append((node, inputs))
             waiting += [one for one, _ in inputs if one is not None]
@@ -711,11 +717,11 @@ def has_other_work(node):
     return hasattr(type(node), "_forward_cls") or any(part in node.name() for part in OTHER_NODES)
 
 
-def products_of_graph(nodes):
+def products_of_graph(nodes, since=0):
     """(FLOP of the matrix products that autograd keeps, FLOP of the gradients that those need, how many calls of attention and
     convolutions it keeps, how many nodes that may be other work)"""
     forward = backward = attention = convolutions = 0
-    order = graph_below(nodes)
+    order = graph_below(nodes, since)
     others = int(order is None)
     for node, inputs in order or ():
         flop, operands = product_of_autograd(node, inputs)

@@ -73,6 +73,7 @@ FIRST_ONCE, MOST_ONCE = 1 << 20, 1 << 22  # numbers of single passes, whose FLOP
 MOST_MODELS, MOST_MEASURED = 64, 1024
 MOST_WALKED = 256
 ALIKE, ALIKE_AGAIN = 3, 64  # passes with the same FLOP, until only one of so many is looked at
+SURE = 16  # passes that ask for the same FLOP: until then autograd's graph is asked about each, and then about one in so many
 MOST_VARIANTS = 64  # FLOP of passes with arguments of the same shapes
 SHOW_LOCALS = frozenset(("locals", "vars", "dir", "eval", "exec"))  # to a program, as values of the frame
 ALONE = 3  # references to the values of a frame: the frame's, the variable's and the argument's
@@ -81,6 +82,7 @@ EVENTS = ("PY_START", "PY_RETURN", "CALL", "C_RETURN")
 TOOLS = (3, 4)  # ids of sys.monitoring without a meaning
 LEARN_PASSES = 128  # outermost calls during which unknown modules are looked for
 RELEARN_PASSES, RELEARN_STEPS, RELEARN = 1000, 100, 16  # then again after so many, during fewer
+LEARN_SELDOM = 32  # passes, where modules are made all the time
 MOST_INNER = 256  # calls inside of other passes, after which a code object is no longer watched
 MOST_CODES = 512
 NUMBERS = frozenset((int,))
@@ -233,6 +235,7 @@ class Watch:
         self.refs, self.known, self.engines = {}, {}, set()
         self.numbers, self.unsure, self.unread = {}, set(), set()  # models by config; those that may not be readable
         self.left, self.passes, self.steps, self.passes_before = LEARN_PASSES, 0, 0, -1
+        self.learn_from = 0  # passes
         self.models, self.measured = 0, FIRST_MEASURED - 1
         self.measuring = self.checking = None
         self.states, self.listening = {}, set()  # by number of a model: State; those whose calls of attention are looked at
@@ -259,6 +262,7 @@ class Watch:
         self.tensor = torch.Tensor
         self.quiet = getattr(torch._C, "DisableTorchFunctionSubclass", None) or torch._C.DisableTorchFunction
         self.tracing = getattr(torch._C, "_get_tracing_state", lambda: None)
+        self.sequence = getattr(getattr(torch._C, "_autograd", None), "_get_sequence_nr", int)  # the next node's; int: not known
         for self.tool in TOOLS:
             try:
                 self.monitor.use_tool_id(self.tool, "mfuinject")
@@ -278,6 +282,7 @@ class Watch:
         found = [self.watch(step, self.update, self.leave), self.watch(call, self.module, None, False)]
         self.watch(code_of(own(optimizer, "__init__")), self.made, None, False)
         self.watch(code_of(own(torch.nn.Module, "zero_grad")), self.zeroes, None, False)
+        self.watch(code_of(own(torch.nn.Module, "__init__")), self.module_made, None, False)
         self.watch(code_of(attribute("torch.autograd", "backward")), self.backward, self.leave)
         self.watch(code_of(attribute("torch.autograd", "grad")), self.gradients_alone, self.leave)
         loader = attribute("torch.utils.data.dataloader", "_BaseDataLoaderIter")
@@ -598,6 +603,7 @@ class Watch:
         if function is not None or seq_len == FEATURES:  # it may call the module in its own way
             model = 0
         self.local.compared, self.local.number, config = None, 0, model * OF_CONFIG
+        self.local.since = self.sequence()
         if model == 0 or model in self.unsure:
             number = self.measured_number(module, values, mode, seq_len, context, function, trains)
             model, self.local.number = config + number, number
@@ -791,9 +797,18 @@ class Watch:
                 return []
         return found
 
+    def module_made(self, frame, called):
+        """Later than others: it may be around those whose calls are not watched any more."""
+        if self.left <= 0 and self.passes >= self.learn_from:
+            self.learn_from = self.passes + LEARN_SELDOM
+            self.look_for_modules()
+
     def learn_again(self):
-        self.left = max(self.left, RELEARN)
         self.known.clear()  # what trains may have changed
+        self.look_for_modules()
+
+    def look_for_modules(self):
+        self.left = max(self.left, RELEARN)
         if self.call is not None:
             self.listen(self.call)
 
@@ -1017,6 +1032,8 @@ class Watch:
         if state is None:
             return 0
         products, attention = asked(), state.attention
+        if not (products and state.everything or failed):  # of one nothing was seen, as while CUPTI is not the library's
+            products = state.everything
         if state.tokens_of_pass == 1 and state.graph is None and products > state.everything:
             self.keeps.add(self.local.number)  # from token to token there is more to read
         if check is not None:
@@ -1026,27 +1043,38 @@ class Watch:
             if state.alike >= ALIKE:
                 self.listen_to_attention(state, False)
         if attention == state.attention and not failed:
-            return 0 if products == state.everything else self.variant(state, products, result)
-        known = not failed and attention is not None
+            differs = products != state.everything or (state.variants and state.graph is not None)
+            return self.variant(state, products, result) if differs else 0
+        known = attention is not None and not (failed and attention)  # what fails has no backward pass
         forward = state.forward + products - state.everything + attention - state.attention if known else -1
         return self.once_number(forward, 0 if known else -1)
 
     def variant(self, state, products, result):
-        """The number of passes that ask for these FLOP."""
-        number = state.variants.get(products)
-        if number is None:
-            flop = -1, -1
-            with self.quiet():
-                try:
-                    flop = state.flop_of_other(products, self.nodes_of(result))
-                except Exception:  # nodes or tensors of another kind
-                    pass
-            if len(state.variants) >= MOST_VARIANTS or self.measured >= FIRST_MEASURED + MOST_MEASURED:
-                return self.once_number(*flop)
-            self.measured += 1
-            number = state.variants[products] = self.measured
-            self.say(PASS_WORK, 0, 0, number, *flop)
-        return number
+        """The number of a pass that asks for these FLOP. What it asks for says most often what its gradients will."""
+        if not state.variants:
+            state.variants[state.everything] = [state.number, (state.forward, state.backward), 0]
+        known = state.variants.get(products)
+        if known is not None:
+            number, flop, known[2] = known[0], known[1], known[2] + 1
+            if flop is not None and (state.graph is None or (known[2] > SURE and known[2] % SURE)):
+                return number
+        found = -1, -1
+        with self.quiet():
+            try:
+                found = state.flop_of_other(products, self.nodes_of(result), self.local.since)
+            except Exception:  # nodes or tensors of another kind
+                pass
+        if known is not None and found == known[1]:
+            return known[0]
+        full = len(state.variants) >= MOST_VARIANTS or self.measured >= FIRST_MEASURED + MOST_MEASURED
+        if known is not None or full:
+            if known is not None:
+                known[1] = None  # passes that ask for it differ
+            return self.once_number(*found)
+        self.measured += 1
+        state.variants[products] = [self.measured, found, 1]
+        self.say(PASS_WORK, 0, 0, self.measured, *found)
+        return self.measured
 
     def listen_to_attention(self, state, on):
         if (state in self.listening) == on:
@@ -1201,7 +1229,7 @@ class Watch:
             self.keeps.add(measuring.number)
         with self.quiet():
             try:
-                forward, backward = measuring.finish(self.nodes_of(result)) or (-1, -1)
+                forward, backward = measuring.finish(self.nodes_of(result), self.local.since) or (-1, -1)
                 empty = not (failed or measuring.key[5:] or measuring.forward or measuring.everything)  # no tensor came in
                 if self.is_tensor(result):
                     empty = result.is_meta
