@@ -195,7 +195,7 @@ bool ProgramSteps::leave_out(std::size_t count, bool all) {
     std::size_t taken = 1;
     if (begins(fact.kind)) {
       const std::optional<std::size_t> end = end_of(waiting_, 0);
-      if (!end || (!all && caches_.wait_for_more(waiting_, *end))) break;  // it is under way
+      if (!end || (!all && caches_.wait_for_more(waiting_, *end))) break;  // it, or what names it, is under way
       // Where nothing was launched, nothing is measured: a pass on the CPU, or one that a compiler traces.
       // A range that it is in names it.
       const bool named = fact.range != InstanceId::kNone;

@@ -658,7 +658,7 @@ class State:
         if found[0] == products and not any(found[3:]) and (self.per_call or not found[2]):  # autograd has all of it
             attention = found[2] * self.per_call
             return products + attention, found[1] + 2 * attention
-        seen, backward, calls, *others = (now - before for now, before in zip(found, self.graph))
+        seen, backward, calls, *others = (count - of_first for count, of_first in zip(found, self.graph))
         hidden = more != seen and (found[4] or not found[0])  # what has gradients, and is not in autograd's graph
         if any(others) or hidden or (calls and not self.per_call):
             return -1, -1

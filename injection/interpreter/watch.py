@@ -647,9 +647,11 @@ class Watch:
         if self.code_of(module) is code:
             watched = self.watch(code, self.pass_begins, self.leave)
             self.late = not calls_first(frame)
-            if watched is not None:
-                self.pass_begins(frame, watched, module, None, given)
-            self.late = False
+            try:
+                if watched is not None:
+                    self.pass_begins(frame, watched, module, None, given)
+            finally:
+                self.late = False
             return watched is not None
         parts = parts_called(code, module)
         watched = self.watch(code, self.method_begins, self.leave) if parts else None

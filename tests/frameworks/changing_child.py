@@ -113,32 +113,17 @@ def batch():
     return torch.randn(BATCH, TOKENS, WIDTH)
 
 
-def trained(model):
-    """FLOP of each step: forward, with backward"""
-    optimizer, true = torch.optim.SGD(model.parameters(), lr=1e-3), []
+def trained(*models):
+    """Gradients of one pass go on into the one before it. FLOP of each step: forward, with backward"""
+    optimizer, true = torch.optim.SGD([one for model in models for one in model.parameters()], lr=1e-3), []
     for _ in range(PASSES):
         x = batch()
         with ran:
             ran.take()
-            loss = model(x).mean()
+            for model in models:
+                x = model(x.expand(-1, -1, WIDTH))
             true.append([ran.take()])
-            loss.backward()
-            true[-1].append(ran.take())
-        optimizer.step()
-        optimizer.zero_grad()
-    return true
-
-
-def chained(first, second):
-    """Gradients of one pass go on into the one before it. FLOP of both"""
-    optimizer, true = torch.optim.SGD([*first.parameters(), *second.parameters()], lr=1e-3), []
-    for _ in range(PASSES):
-        x = batch()
-        with ran:
-            ran.take()
-            loss = second(first(x).expand(-1, -1, WIDTH)).mean()
-            true.append([ran.take()])
-            loss.backward()
+            x.mean().backward()
             true[-1].append(ran.take())
         optimizer.step()
         optimizer.zero_grad()
@@ -229,7 +214,7 @@ PROGRAMS = {
     "with a convolution": (lambda: trained(Model(Behind)), PASSES),
     "with checkpoints": (lambda: trained(Model(Linear, checked)), 1),
     "a table is made once": (lambda: trained(Keeps(Linear)), PASSES),
-    "one after the other": (lambda: chained(Model(Linear), Model(ByHand)), PASSES),
+    "one after the other": (lambda: trained(Model(Linear), Model(ByHand)), PASSES),
     "experts": (lambda: trained(Model(Experts)), PASSES),
     "without gradients": (lambda: evaluated(Model(Linear)), PASSES),
     "without gradients, with attention by hand": (lambda: evaluated(Model(ByHand)), PASSES),
