@@ -8,6 +8,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <memory>
 #include <new>
 #include <optional>
 
@@ -48,7 +49,7 @@ EnvironmentCopy::EnvironmentCopy() {
 
 bool EnvironmentCopy::copy() {
   source_ = now(environ);
-  if (!read(&entries_)) return false;
+  if (!read()) return false;
   // setenv() frees the old array a moment before it publishes the new one: a long one where its thread has to wait for
   // a processor. Then both reads see what the allocator has written over the first entries.
   for (int i = 0; i < 100; ++i) spin_pause();
@@ -71,24 +72,32 @@ bool EnvironmentCopy::texts_are_there() const {
   return true;
 }
 
-bool EnvironmentCopy::read(std::vector<const char*>* to) const {
-  constexpr std::size_t kMost = 1u << 20;
-  to->clear();
-  std::array<const char*, 256> part;
-  while (source_ != nullptr && to->size() < kMost) {
-    const std::optional<std::size_t> count = read_entries(source_ + to->size(), part.data(), part.size());
+bool EnvironmentCopy::read() {
+  constexpr std::size_t kAtOnce = 4096;  // one system call: a host that sets variables leaves little time between two
+  std::size_t done = 0;
+  for (bool ended = source_ == nullptr; !ended;) {
+    if (entries_.size() < done + kAtOnce) entries_.resize(done + kAtOnce);
+    const char** const part = entries_.data() + done;
+    const std::optional<std::size_t> count = read_entries(source_ + done, part, kAtOnce);
     if (!count) return false;
-    const auto end = std::find(part.begin(), part.begin() + *count, nullptr);
-    to->insert(to->end(), part.begin(), end);
-    if (end != part.begin() + *count) break;
+    const char** const end = std::find(part, part + *count, nullptr);
+    ended = end != part + *count;
+    done += static_cast<std::size_t>(end - part);
   }
-  to->push_back(nullptr);
+  entries_.resize(done);
+  entries_.push_back(nullptr);
   return true;
 }
 
 bool EnvironmentCopy::is_current() const {
-  std::vector<const char*> again;
-  return now(environ) == source_ && read(&again) && again == entries_ && now(environ) == source_;
+  const std::size_t all = source_ == nullptr ? 0 : entries_.size();
+  const auto again = std::make_unique_for_overwrite<const char*[]>(all);
+  for (std::size_t done = 0; done < all;) {
+    const std::optional<std::size_t> count = read_entries(source_ + done, &again[done], all - done);
+    if (!count) return false;
+    done += *count;
+  }
+  return now(environ) == source_ && std::equal(again.get(), again.get() + all, entries_.begin());
 }
 
 const char* EnvironmentCopy::find(const char* name) const noexcept {

@@ -33,7 +33,7 @@ class EnvironmentCopy {
 
  private:
   [[nodiscard]] bool copy();
-  [[nodiscard]] bool read(std::vector<const char*>* to) const;
+  [[nodiscard]] bool read();
   [[nodiscard]] bool is_current() const;
   [[nodiscard]] bool texts_are_there() const;
 

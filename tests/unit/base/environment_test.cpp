@@ -3,9 +3,10 @@
 
 #include <gtest/gtest.h>
 
-#include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <stop_token>
 #include <string>
 #include <thread>
 
@@ -34,16 +35,21 @@ TEST(EnvironmentCopy, AppendsOnlyToWhatItIsACopyOf) {
   EXPECT_STREQ(std::getenv("MFU_TEST_APPENDED"), "3") << "the C library goes on from there";
 }
 
-TEST(EnvironmentCopy, IsTrueWhileAnotherThreadSetsVariables) {
-  ::setenv("MFU_TEST_STAYS", "here", 1);
-  std::atomic<bool> stop{false};
-  std::thread storm([&] {
-    for (int i = 0; !stop; i = (i + 1) % 2000) {
+/// A thread that sets and removes variables until it is destroyed, with or without a rest after every 20.
+std::jthread set_variables(bool with_rests) {
+  return std::jthread([with_rests](const std::stop_token& stop) {
+    for (int i = 0; !stop.stop_requested(); i = (i + 1) % 2000) {
       const std::string name = "MFU_STORM_" + std::to_string(i);
       ::setenv(name.c_str(), "value", 1);
       if (i % 3 == 0) ::unsetenv(name.c_str());
+      if (with_rests && i % 20 == 0) std::this_thread::sleep_for(std::chrono::microseconds(50));
     }
   });
+}
+
+TEST(EnvironmentCopy, IsTrueWhileAnotherThreadSetsVariables) {
+  ::setenv("MFU_TEST_STAYS", "here", 1);
+  const std::jthread other = set_variables(true);
   for (int i = 0; i < 300; ++i) {
     const EnvironmentCopy copy;
     const char* stays = copy.find("MFU_TEST_STAYS");
@@ -51,8 +57,18 @@ TEST(EnvironmentCopy, IsTrueWhileAnotherThreadSetsVariables) {
     for (const char* const* entry = copy.block(); *entry != nullptr; ++entry)
       ASSERT_NE(std::strchr(*entry, '='), nullptr) << *entry;
   }
-  stop = true;
-  storm.join();
+}
+
+TEST(EnvironmentCopy, IsTrueOrEmptyWhileAnotherThreadDoesNothingElse) {
+  ::setenv("MFU_TEST_STAYS", "here", 1);
+  const std::jthread other = set_variables(false);
+  for (int i = 0; i < 20; ++i) {
+    const EnvironmentCopy copy;
+    if (*copy.block() == nullptr) continue;
+    ASSERT_STREQ(copy.find("MFU_TEST_STAYS"), "here");
+    for (const char* const* entry = copy.block(); *entry != nullptr; ++entry)
+      ASSERT_NE(std::strchr(*entry, '='), nullptr) << *entry;
+  }
 }
 
 }  // namespace
