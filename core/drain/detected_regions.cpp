@@ -124,7 +124,6 @@ void DetectedRegions::add(const ActivityRecord& record, bool first_of_launch, st
   newest_begin_ = std::max(newest_begin_, record.begin_ns);
   device_at(raw(record.device)).held.push_back({record, 0, thread, first_of_launch});
   ++held_;
-  earliest_held_ = std::min(earliest_held_, record.begin_ns);
 }
 
 KernelTraits DetectedRegions::traits_of_new(const ActivityRecord& record) {
@@ -206,7 +205,6 @@ inline void DetectedRegions::give_out_one(const HeldRecord& held, InstanceId own
 void DetectedRegions::give_out(Device& device, std::uint64_t before, InstanceId owner) {
   const HeldRecord* at = device.held.begin();
   for (; at != device.held.end() && at->launch < before; ++at) give_out_one(*at, owner);
-  if (at != device.held.begin()) earliest_known_ = false;
   held_ -= static_cast<std::size_t>(at - device.held.begin());
   device.held.drop_before(at);
   device.given_out = std::max(device.given_out, before);
@@ -439,17 +437,9 @@ TimeNs DetectedRegions::settle(CorrelationId complete, TimeNs watermark) {
     if (too_many) feed_all(*device, false);
     take_steps(*device, false);
     let_go(*device);
+    watermark = std::min(watermark, device->held.earliest_begin());
   }
-  return std::min(watermark, earliest_held());
-}
-
-TimeNs DetectedRegions::earliest_held() noexcept {
-  if (earliest_known_) return earliest_held_;
-  earliest_known_ = true;
-  earliest_held_ = kEver;
-  for (const auto& device : devices_)
-    if (device) earliest_held_ = std::min(earliest_held_, device->held.earliest_begin());
-  return earliest_held_;
+  return watermark;
 }
 
 /// An iteration that nothing follows ends with its work.

@@ -126,7 +126,6 @@ class DetectedRegions {
   void note_not_sure(Device& device);
   void end_with_work(Device& device);
   /// Begin of the earliest record held back.
-  [[nodiscard]] TimeNs earliest_held() noexcept;
   [[nodiscard]] KernelTraits traits_of_record(const ActivityRecord& record) {
     const std::uint32_t name = raw(record.name);
     if (record.kind == ActivityKind::kKernel && name < traits_.size() && traits_[name]) [[likely]]
@@ -145,8 +144,6 @@ class DetectedRegions {
   std::vector<Launch> step_;                         ///< launches of the step at hand
   StepPhases phases_;
   std::size_t held_ = 0;  ///< by all devices
-  TimeNs earliest_held_ = std::numeric_limits<TimeNs>::max();
-  bool earliest_known_ = true;  ///< earliest_held_ is; nothing was given out since
   std::uint64_t attributed_ = 0;
   std::uint32_t next_id_ = 0;
   TimeNs first_begin_ = 0;  ///< of the run's first record; 0: none yet

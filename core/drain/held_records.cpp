@@ -1,6 +1,6 @@
 #include "core/drain/held_records.h"
 
-#include <limits>
+#include <algorithm>
 #include <utility>
 
 namespace mfu {
@@ -18,10 +18,26 @@ void HeldRecords::take_all() {
   taken_ = records_.size();
 }
 
-TimeNs HeldRecords::earliest_begin() const noexcept {
-  TimeNs earliest = std::numeric_limits<TimeNs>::max();
-  for (std::size_t i = front_; i < records_.size(); ++i) earliest = std::min(earliest, records_[i].record.begin_ns);
+/// Most of them are looked at once, not each time.
+TimeNs HeldRecords::earliest_begin() {
+  if (front_ >= known_until_) look_at_all();
+  const std::size_t next = (front_ - known_from_) / kBlock + 1;
+  TimeNs earliest = std::min(later_, earliest_[next]);
+  for (std::size_t i = front_; i < std::min(known_from_ + next * kBlock, known_until_); ++i)
+    earliest = std::min(earliest, records_[i].record.begin_ns);
   return earliest;
+}
+
+void HeldRecords::look_at_all() {
+  known_from_ = front_;
+  known_until_ = taken_;
+  later_ = kNone;
+  for (const HeldRecord& held : waiting()) later_ = std::min(later_, held.record.begin_ns);
+  earliest_.assign((known_until_ - known_from_) / kBlock + 2, kNone);
+  for (std::size_t i = known_until_; i-- > known_from_;) {
+    const std::size_t block = (i - known_from_) / kBlock;
+    earliest_[block] = std::min({earliest_[block], earliest_[block + 1], records_[i].record.begin_ns});
+  }
 }
 
 /// Most records come in the order of launches, all of one stream's do; the others are taken out and merged.
@@ -55,7 +71,7 @@ void HeldRecords::drop_before(const HeldRecord* until) noexcept {
   most_ = std::max(most_, records_.size() - front_);
   front_ = static_cast<std::size_t>(until - records_.data());
   if (front_ != records_.size()) return;
-  front_ = taken_ = 0;
+  front_ = taken_ = known_until_ = 0;
   records_.clear();
   // Memory of a burst that is over since the last time is free for others.
   if (std::exchange(most_, 0) * 8 >= used_ || used_ <= kLittle) return;
@@ -68,6 +84,8 @@ void HeldRecords::drop_before(const HeldRecord* until) noexcept {
 void HeldRecords::close_up() {
   records_.erase(records_.begin(), records_.begin() + static_cast<std::ptrdiff_t>(front_));
   taken_ -= front_;
+  known_from_ -= front_;  // below zero, and back where it counts from front_
+  known_until_ -= std::min(known_until_, front_);
   front_ = 0;
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <vector>
 
@@ -31,6 +32,8 @@ struct HeldRecord {
 /// It touches memory for a third more than it held at most. The rest of what it reserves is address space alone.
 class HeldRecords {
  public:
+  static constexpr TimeNs kNone = std::numeric_limits<TimeNs>::max();
+
   [[nodiscard]] const HeldRecord* begin() const noexcept { return records_.data() + front_; }
   [[nodiscard]] const HeldRecord* end() const noexcept { return records_.data() + taken_; }
   [[nodiscard]] bool empty() const noexcept { return front_ == taken_; }
@@ -49,6 +52,7 @@ class HeldRecords {
     if (records_.size() == records_.capacity())
       records_.reserve(records_.empty() ? kLittle : std::max(kUsual, records_.size() + records_.size() / 4));
     records_.push_back(held);
+    later_ = std::min(later_, held.record.begin_ns);
     used_ = std::max(used_, records_.size());
   }
   /// Those that wait of launches up to and with `complete`, in the order of launches, until take() takes them.
@@ -57,8 +61,8 @@ class HeldRecords {
   void take(std::size_t count) noexcept { taken_ += count; }
   /// None waits any more: whether or not their launches are complete, no more of them will come.
   void take_all();
-  /// Begin of the earliest one, taken or not; max: there is none.
-  [[nodiscard]] TimeNs earliest_begin() const noexcept;
+  /// Begin of the earliest one, taken or not; kNone: there is none.
+  [[nodiscard]] TimeNs earliest_begin();
   /// Lets go of everything before `until`, which is one of begin() .. end().
   void drop_before(const HeldRecord* until) noexcept;
 
@@ -67,13 +71,18 @@ class HeldRecords {
  private:
   void put_in_order();
   [[gnu::noinline]] void close_up();
+  void look_at_all();
 
   static constexpr std::size_t kLittle = 4096;     ///< records: no burst
+  static constexpr std::size_t kBlock = 1024;      ///< records
   static constexpr std::size_t kUsual = 1u << 18;  ///< the most of a live run: one copy, of kLittle, leads there
 
   std::vector<HeldRecord> records_;  ///< records let go of, records taken, records that wait
   std::vector<HeldRecord> late_;     ///< room for those that wait and are out of order
   std::size_t front_ = 0, taken_ = 0;
+  std::vector<TimeNs> earliest_;  ///< by block of [known_from_, known_until_): begin of the earliest from there on
+  std::size_t known_from_ = 0, known_until_ = 0;
+  TimeNs later_ = kNone;  ///< begin of the earliest behind them
   bool in_order_ = true;  ///< the records that wait are in order of launches
   std::size_t most_ = 0;  ///< that were there at once since there was nothing
   std::size_t used_ = 0;  ///< of the memory

@@ -55,11 +55,15 @@ class LookPace {
       quiet_from_ = before == 0 ? seen.now : before;
       quiet_at_ = seen.now;
       ask_at_ = seen.now + (seen.gaps ? kSoon : kAskAlways);
+      ++in_vain_;
     }
-    const DurationNs seldom = seen.gaps ? kLookAfter : 10 * kLookAfter;
+    // Where launches keep coming, two calls in a row now and then show a gap as well.
+    const bool often = seen.gaps && (in_vain_ < kInVain || in_vain_ % 2 == 0);
+    const DurationNs seldom = often ? kLookAfter : 10 * kLookAfter;
     if (seen.waits) ask_at_ = std::max(ask_at_, seen.now + seldom);
     step.quiet_from = quiet_from_;
     const DurationNs quiet = seen.now - quiet_at_;
+    if (quiet >= kLookAfter) in_vain_ = 0;
     if (seen.launches == 0) {
       step.wait_ns = std::clamp(quiet / 32, kLookAfter, kFarthest);  // soon enough for the first gap
     } else if (seen.over != seen.launches) {
@@ -122,6 +126,7 @@ class LookPace {
   static constexpr DurationNs kPerLook = 5'000'000;       ///< 200 a second on average,
   static constexpr DurationNs kMostSaved = kNsPerSecond;  ///< and as many at once as a second allows
   static constexpr DurationNs kSoon = kLookAfter / 2, kAskAlways = 50'000'000;
+  static constexpr std::uint64_t kInVain = 64;
   static constexpr DurationNs kOfTime = 1000, kCredit = 50'000'000, kTurn = 10'000'000;
 
   TimeNs called_at_ = 0, quiet_from_ = 0, quiet_at_ = 0, ask_at_ = 0;
@@ -132,7 +137,7 @@ class LookPace {
   TimeNs looked_in_ = 0;        ///< the begin of the gap of the last look
   double phase_ = 0;            ///< of the looks in it
   bool rests_ = false;
-  std::uint64_t launches_ = 0, random_ = 1;
+  std::uint64_t launches_ = 0, in_vain_ = 0, random_ = 1;  ///< in_vain_: calls in a row that saw no gap
 };
 
 }  // namespace mfu

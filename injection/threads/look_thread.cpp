@@ -20,8 +20,9 @@ bool LookThread::start() {
 }
 
 void LookThread::note_gaps(DurationNs long_gaps, TimeNs now) noexcept {
-  constexpr DurationNs kLately = 30 * kNsPerSecond;
-  if (noted_at_ == 0 || (long_gaps - long_gaps_) * 100 > now - noted_at_) many_gaps_at_ = now;
+  constexpr DurationNs kLately = 30 * kNsPerSecond, kUnknown = 2 * kNsPerSecond;  // since the first launches
+  if (noted_at_ == 0 || attribution_.launches_seen() == 0) many_gaps_at_ = now + kUnknown - kLately;
+  if (noted_at_ != 0 && (long_gaps - long_gaps_) * 100 > now - noted_at_) many_gaps_at_ = now;
   long_gaps_ = long_gaps;
   noted_at_ = now;
   gaps_.store(now - many_gaps_at_ < kLately, std::memory_order_relaxed);

@@ -86,6 +86,11 @@ class HeldRecordsTest : public testing::TestWithParam<int> {
     ASSERT_TRUE(std::equal(held_.begin(), held_.end(), taken_.begin(), taken_.end(), same));
     ASSERT_EQ(held_.empty(), taken_.empty());
     ASSERT_EQ(held_.waiting().size(), waiting_.size());
+    if (rng_() % 3 == 0) return;  // it is not asked for at every tick
+    TimeNs earliest = HeldRecords::kNone;
+    for (const auto* all : {&taken_, &waiting_})
+      for (const HeldRecord& held : *all) earliest = std::min(earliest, held.record.begin_ns);
+    ASSERT_EQ(held_.earliest_begin(), earliest);
   }
 };
 

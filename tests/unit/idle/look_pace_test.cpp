@@ -65,6 +65,17 @@ Played play(const Program& program, TimeNs until, bool gaps = true) {
   return played;
 }
 
+TEST(LookPace, IsCalledSeldomWhileLaunchesKeepComing) {
+  Program program;
+  for (TimeNs at = kMs; at < 4000 * kMs; at += kMs / 5) program.launches.push_back(at);
+  EXPECT_LT(play(program, 4000 * kMs).calls, 500u);
+  // Then each tenth millisecond begins a gap of five.
+  for (TimeNs at = 4000 * kMs; at < 6000 * kMs; at += kMs / 5)
+    if (at / kMs % 10 < 5) program.launches.push_back(at);
+  program.busy_ns = kMs / 5;
+  EXPECT_GT(play(program, 6000 * kMs).looks.size(), 100u);
+}
+
 TEST(LookPace, LooksInEveryLongGapAndNeverWhileWorkRuns) {
   std::mt19937 random(3);
   for (int run = 0; run < 50; ++run) {
