@@ -18,7 +18,7 @@ std::int64_t fed_tokens(const Shape& shape) noexcept {
 /// Tokens of a shape where no model is there to count them.
 std::int64_t count_tokens(Phase phase, const Shape& shape, std::int64_t grad_accum) noexcept {
   if (shape.tokens) return fed_tokens(shape);
-  if (phase == Phase::kDecode) return shape.batch.value_or(1) * shape.new_tokens.value_or(1);
+  if (phase == Phase::kDecode) return shape.gen_tokens.value_or(shape.batch.value_or(1) * shape.new_tokens.value_or(1));
   if (phase == Phase::kNone || phase == Phase::kVision) return 0;
   return fed_tokens(shape) * (is_training(phase) ? grad_accum : 1);
 }
@@ -65,7 +65,8 @@ FlopSource source_of(const ResolvedShape& resolved) noexcept {
 
 /// Tokens of a pass by what the shape says of them; 0: it does not.
 std::int64_t tokens_of(Phase phase, const Shape& shape) noexcept {
-  if (phase == Phase::kDecode) return shape.batch.value_or(0) * std::max<std::int64_t>(1, shape.seq_len.value_or(1));
+  if (phase == Phase::kDecode)
+    return shape.gen_tokens.value_or(shape.batch.value_or(0) * std::max<std::int64_t>(1, shape.seq_len.value_or(1)));
   return fed_tokens(shape);
 }
 

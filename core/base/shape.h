@@ -43,7 +43,7 @@ struct Shape {
   std::optional<std::int64_t> new_tokens;   ///< decode passes inside the instance, one token per sequence each
   std::optional<std::int64_t> tokens;       ///< total tokens, where the rest is not known [token]
   std::optional<std::int64_t> gen_batch;    ///< kMixed: sequences that decode in the same pass [seq]
-  std::optional<std::int64_t> gen_tokens;   ///< kMixed: their tokens, more than gen_batch when speculating [token]
+  std::optional<std::int64_t> gen_tokens;   ///< their tokens, more when speculating; also of kDecode [token]
   std::optional<std::int64_t> encoder_len;  ///< encoder tokens per sequence of an encoder-decoder model [token/seq]
 
   /// Takes from `other` every value that is absent here.

@@ -40,16 +40,18 @@ void whole_sequences(const Architecture& model, const Shape& shape, ShapeRequest
   }
 }
 
-/// Passes that feed each sequence `seq_len` tokens, one unless it says otherwise, on a cache that grows.
+/// Passes that feed each sequence `seq_len` tokens, one unless it says otherwise, on a cache that grows; or one pass of
+/// `gen_tokens` in all.
 void decode_passes(const Architecture& model, const Shape& shape, ShapeRequest& out) noexcept {
   if (!shape.context && needs_context(model)) {
     out.missing = "context";
     return;
   }
-  if (!shape.batch && !shape.seq_len && !shape.context && !shape.new_tokens && !shape.tokens) {
+  if (!shape.batch && !shape.seq_len && !shape.context && !shape.new_tokens && !shape.tokens && !shape.gen_tokens) {
     out.missing = "batch, new_tokens or tokens";
     return;
   }
+  if (shape.gen_tokens) return split_evenly(*shape.gen_tokens, shape.batch.value_or(1), shape.context.value_or(0), out);
   const std::int64_t fed = std::max<std::int64_t>(1, shape.seq_len.value_or(1));
   const std::int64_t batch = shape.batch.value_or(1);
   const Count per_pass = Count(batch) * fed;

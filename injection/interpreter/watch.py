@@ -96,6 +96,7 @@ PROBES = 8  # parameters of a module whose gradients are looked at, where severa
 # Programs that do not go through torch.optim or nn.Module alone: module, qualified name, what it is.
 ENGINES = (
     ("transformers.cache_utils", "Cache.reset", "cache"),
+    ("transformers.generation.utils", "GenerationMixin._assisted_decoding", "drafts"),
     ("vllm.v1.worker.gpu_model_runner", "GPUModelRunner.execute_model", "vllm_pass"),
     ("vllm.v1.worker.gpu_model_runner", "GPUModelRunner.sample_tokens", "vllm_sample"),
     ("sglang.srt.model_executor.model_runner", "ModelRunner.forward", "sglang_pass"),
@@ -232,7 +233,7 @@ class Watch:
         # By id of a code object: what is done there; those that call attention, weak.
         self.watched, self.attends = {}, {}
         self.searching = False  # every call is looked at, while the first pass of a model is measured
-        self.refs, self.known, self.engines = {}, {}, set()
+        self.refs, self.known, self.engines, self.drafts = {}, {}, set(), None
         self.numbers, self.unsure, self.unread = {}, set(), set()  # models by config; those that may not be readable
         self.left, self.passes, self.steps, self.passes_before = LEARN_PASSES, 0, 0, -1
         self.learn_from = 0  # passes
@@ -614,12 +615,22 @@ class Watch:
             self.probe(module)
         if mode & TRAINABLE and mode & GRADIENTS:
             self.pending += 1
-        self.say(PASS_BEGIN, mode, subject, model, batch, seq_len, context, tokens)
+        if context > 0 and seq_len > 1 and self.is_of_drafts():
+            self.say(PASS_BEGIN, mode, subject, model, batch, -1, context, -1, -1, batch * seq_len)
+        else:
+            self.say(PASS_BEGIN, mode, subject, model, batch, seq_len, context, tokens)
         all_of_it = GRADIENTS | TRAINING | TRAINABLE
         self.local.begun = (mode, subject, model, batch, seq_len, context, tokens) if mode & all_of_it == all_of_it else None
         self.local.config = config
         if self.layers is not None:
             self.layers.pass_begins(module)
+
+    def is_of_drafts(self):
+        """Whether a pass with several tokens checks drafted ones, or drafts: some method that calls it speculates."""
+        code, frame = self.drafts() if self.drafts is not None else None, sys._getframe(1)
+        while code is not None and frame is not None and frame.f_code is not code:
+            frame = frame.f_back
+        return code is not None and frame is not None
 
     # --- methods that call several parts of their module ---------------------------------------------------------------
 
@@ -1536,6 +1547,9 @@ class Watch:
             if code is None:
                 continue
             self.engines.add(name)
+            if kind == "drafts":
+                self.drafts = self.ref(code)
+                continue
             start, end = {
                 "attention": (self.attention_begins, None),
                 "packed_attention": (self.packed_attention_begins, None),
@@ -1555,7 +1569,10 @@ class Watch:
         model = self.number_of(owner, config, ranks)
         if reads == 0:
             context = (write_context + writes // 2) // max(1, writes)
-            self.say(PASS_BEGIN, CACHE, id(owner), model, writes, 1, context, write_tokens if write_tokens != writes else -1)
+            if write_tokens == writes:
+                self.say(PASS_BEGIN, CACHE, id(owner), model, writes, 1, context)
+            else:  # drafted tokens among them
+                self.say(PASS_BEGIN, CACHE, id(owner), model, writes, -1, context, -1, -1, write_tokens)
         elif writes == 0:
             self.say(PASS_BEGIN, CACHE, id(owner), model, reads, -1, (read_context + reads // 2) // reads, read_tokens)
         else:
@@ -1571,13 +1588,14 @@ class Watch:
         tokens = scheduled.num_scheduled_tokens
         if not tokens:
             return
-        new = {one.req_id for one in scheduled.scheduled_new_reqs}
+        cached, drafted = scheduled.scheduled_cached_reqs, getattr(scheduled, "scheduled_spec_decode_tokens", NOTHING)
         before = {one.req_id: one.num_computed_tokens for one in scheduled.scheduled_new_reqs}
-        cached = scheduled.scheduled_cached_reqs
+        made = dict.fromkeys(before, 0)  # tokens of the answer so far
         before.update(zip(cached.req_ids, cached.num_computed_tokens, strict=False))
+        made.update(zip(cached.req_ids, getattr(cached, "num_output_tokens", ()), strict=False))
         sums = [0, 0, 0, 0, 0, 0]  # sequences, new tokens, tokens before them; of prompts, and of those that decode
         for request, count in tokens.items():
-            place = 0 if request in new or count > 1 else 3
+            place = 3 if made.get(request, 1) > 0 and (count == 1 or request in drafted) else 0
             for offset, value in enumerate((1, count, before.get(request, 0))):
                 sums[place + offset] += value
         parallel = getattr(runner, "parallel_config", None)
@@ -1597,11 +1615,31 @@ class Watch:
 
     def sglang_begins(self, frame, called):
         runner, batch = first_two(frame)
+        mode, count = batch.forward_mode.name, batch.batch_size
+        # Without sequences it runs beside other ranks; of a prefill that is split by layers, one call is a part of a pass.
+        if count == 0 or mode == "SPLIT_PREFILL":
+            self.enter(frame, called, None)
+            return
         if not self.enter(frame, called, PASS_END, id(runner)):
             return
-        count, keys = batch.batch_size, int(batch.seq_lens_sum)
-        fed = count if batch.forward_mode.is_decode() else int(batch.extend_num_tokens)
-        sums = (0, 0, 0, count, fed, keys - fed) if batch.forward_mode.is_decode() else (count, fed, keys - fed, 0, 0, 0)
+        fed = count
+        if mode != "DECODE":
+            fed = getattr(batch, "extend_num_tokens", None)
+            fed = fed if type(fed) is int else batch.input_ids.shape[0]  # a pass over drafted tokens
+        keys = batch.seq_lens_sum if type(batch.seq_lens_sum) is int else None
+        if mode != "TARGET_VERIFY" and keys is not None:  # there the drafted tokens are not among the keys
+            keys -= fed
+        before = -count if keys is None else max(0, keys)  # -1 each: it is not known
+        lengths, ahead = getattr(batch, "extend_seq_lens_cpu", None), getattr(batch, "extend_prefix_lens_cpu", None)
+        if mode == "MIXED" and type(lengths) is list and type(ahead) is list:
+            sums = [0, 0, 0, 0, 0, 0]
+            for tokens, cached in zip(lengths, ahead, strict=False):
+                for offset, value in enumerate((1, tokens, cached)):
+                    sums[(3 if tokens == 1 else 0) + offset] += value
+        elif mode in ("DECODE", "TARGET_VERIFY") or mode.startswith("DRAFT_EXTEND"):
+            sums = (0, 0, 0, count, fed, before)
+        else:
+            sums = (count, fed, before, 0, 0, 0)
         ranks = getattr(runner, "tp_size", 1) * getattr(runner, "pp_size", 1)
         if getattr(getattr(runner, "server_args", None), "enable_dp_attention", False):  # groups with sequences of their own
             ranks = max(1, ranks // max(1, getattr(runner, "dp_size", 1)))

@@ -92,6 +92,17 @@ TEST(Work, SaysWhatIsMissing) {
   EXPECT_EQ(both.tokens, 264);
 }
 
+TEST(Work, PassesOverDraftedTokens) {
+  const FlopsModel m = model_of(kLlama);
+  Shape drafted = shape(3, {}, 100);
+  drafted.gen_tokens = 10;  // one sequence has 4 tokens, two have 3
+  const Work work = m.work(Phase::kDecode, drafted);
+  EXPECT_EQ(work.flop, count(m, Phase::kDecode, {{1, 100, 4}, {2, 100, 3}}).total.to_double());
+  EXPECT_EQ(work.tokens, 10);
+  drafted.gen_tokens = 3;
+  EXPECT_EQ(m.work(Phase::kDecode, drafted).flop, m.work(Phase::kDecode, shape(3, {}, 100)).flop);
+}
+
 TEST(Work, ParameterCountAlone) {
   const FlopsModel m = model_of(R"({"params": 7000000000})");
   EXPECT_EQ(m.work(Phase::kTrain, shape(2, 1024)).flop, 6.0 * 7e9 * 2048);

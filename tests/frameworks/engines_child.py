@@ -1,0 +1,215 @@
+"""Passes of servers and of speculative decoding, as the interpreter's part reports them. On the CPU.
+
+vLLM and SGLang are stand-ins here: classes of their names, with the fields that a pass is read from, fed by a scheduler that chunks
+prompts, drafts tokens and has sequences wait. transformers is the real one. Prints a line for each program, and exits with 1 where a
+pass is missing, has another kind, other sequences, tokens or context.
+"""
+
+import enum
+import sys
+import types
+import warnings
+
+import torch
+from counts_child import facts, listen
+
+PASS_BEGIN, PASS_END = 0, 1
+PREFILL, DECODE, MIXED = "prefill", "decode", "mixed"
+
+
+def found_passes():
+    """(kind, sequences, their tokens, context) of each pass: of mixed ones, of those that decode, without context."""
+    passes = []
+    for kind, _, _, _, *shape in facts:
+        if kind != PASS_BEGIN:
+            continue
+        batch, seq_len, context, tokens, writes, write_tokens = (*shape, *[-1] * (6 - len(shape)))
+        if writes >= 0:
+            passes.append((MIXED, writes, write_tokens, tokens))
+        elif (seq_len == 1 or (seq_len < 0 and tokens < 0)) and context != 0:
+            passes.append((DECODE, batch, write_tokens if write_tokens >= 0 else batch, context))
+        else:
+            passes.append((PREFILL, batch, tokens if tokens >= 0 else batch * seq_len, context))
+    ends = sum(fact[0] == PASS_END for fact in facts)
+    return passes if ends == len(passes) else [*passes, f"{ends} ends"]
+
+
+def true_pass(sequences):
+    """\\param sequences (new tokens, tokens before them, whether it decodes)"""
+    reads, writes = ([one for one in sequences if one[2] is decodes] for decodes in (False, True))
+    if reads and writes:
+        return MIXED, len(writes), sum(one[0] for one in writes), sum(one[0] for one in reads)
+    count = len(sequences)
+    context = (sum(one[1] for one in sequences) + count // 2) // count
+    return DECODE if writes else PREFILL, count, sum(one[0] for one in sequences), context
+
+
+class Config:
+    def to_dict(self):
+        return {"model_type": "llama", "hidden_size": 8}
+
+
+# --- vLLM ---------------------------------------------------------------------------------------------------------------
+
+
+class GPUModelRunner:
+    def __init__(self):
+        self.model_config, self.parallel_config = types.SimpleNamespace(hf_config=Config()), types.SimpleNamespace()
+
+    def execute_model(self, scheduler_output):
+        self.execute_model_state = len(scheduler_output.num_scheduled_tokens)
+
+    def sample_tokens(self, grammar=None):
+        self.execute_model_state = None
+
+
+def vllm(drafts, has_outputs):
+    """Five prompts in chunks of 16 tokens, one of which leaves a chunk of a single token."""
+    runner, true, chunk = GPUModelRunner(), [], 16
+    prompts = {"a": 40, "b": 33, "c": 1, "d": 12, "e": 20}
+    computed, made, arrived = dict.fromkeys(prompts, 0), dict.fromkeys(prompts, 0), set()
+    for turn in range(12):
+        coming = [name for name in prompts if name not in arrived][: 2 if turn % 3 == 0 else 0]
+        old = [name for name in prompts if name in arrived]
+        counts, tried, sequences = {}, {}, []
+        for name in [*old, *coming]:
+            decodes = computed[name] >= prompts[name]
+            if decodes and drafts and (turn + len(name)) % 2 == 0:
+                tried[name] = [7] * (1 + (turn + ord(name[0])) % drafts)
+            counts[name] = 1 + len(tried.get(name, ())) if decodes else min(chunk, prompts[name] - computed[name])
+            if not decodes and counts[name] == 1 and not has_outputs and name not in coming:
+                decodes = True  # without that field, a last chunk of one token looks like decode
+            sequences.append((counts[name], computed[name], decodes))
+        cached = types.SimpleNamespace(req_ids=old, num_computed_tokens=[computed[name] for name in old])
+        if has_outputs:
+            cached.num_output_tokens = [made[name] for name in old]
+        new = [types.SimpleNamespace(req_id=name, num_computed_tokens=0) for name in coming]
+        scheduled = types.SimpleNamespace(
+            scheduled_new_reqs=new, scheduled_cached_reqs=cached, num_scheduled_tokens=counts, scheduled_spec_decode_tokens=tried
+        )
+        runner.execute_model(scheduled)
+        runner.sample_tokens()
+        arrived.update(coming)
+        if counts:
+            true.append(true_pass(sequences))
+        for name, count in counts.items():
+            accepted = 1 + len(tried.get(name, ())) // 2
+            computed[name] += accepted if name in tried else count
+            if computed[name] >= prompts[name]:
+                made[name] += accepted if name in tried else 1
+    return true
+
+
+# --- SGLang -------------------------------------------------------------------------------------------------------------
+
+
+class ForwardMode(enum.IntEnum):
+    EXTEND = enum.auto()
+    DECODE = enum.auto()
+    MIXED = enum.auto()
+    IDLE = enum.auto()
+    TARGET_VERIFY = enum.auto()
+    DRAFT_EXTEND_V2 = enum.auto()
+
+
+class ModelRunner:
+    def __init__(self):
+        self.model_config, self.server_args = types.SimpleNamespace(hf_config=Config()), types.SimpleNamespace()
+
+    def forward(self, forward_batch):
+        return forward_batch.batch_size
+
+
+def batch_of(mode, sequences, **more):
+    new, before = ([one[i] for one in sequences] for i in (0, 1))
+    keys = sum(before) + (0 if mode is ForwardMode.TARGET_VERIFY else sum(new))
+    ids = torch.zeros(sum(new), dtype=torch.int64)
+    batch = types.SimpleNamespace(forward_mode=mode, batch_size=len(sequences), input_ids=ids, seq_lens_sum=keys)
+    batch.extend_num_tokens = batch.extend_seq_lens_cpu = batch.extend_prefix_lens_cpu = None
+    if mode in (ForwardMode.EXTEND, ForwardMode.MIXED):
+        batch.extend_num_tokens, batch.extend_seq_lens_cpu, batch.extend_prefix_lens_cpu = sum(new), new, before
+    vars(batch).update(more)
+    return batch
+
+
+def sglang():
+    runner, mode = ModelRunner(), ForwardMode
+    passes = [
+        (mode.EXTEND, [(40, 0, False), (12, 64, False)]),
+        (mode.DECODE, [(1, 40, True), (1, 76, True)]),
+        (mode.IDLE, []),
+        (mode.MIXED, [(64, 128, False), (1, 41, True), (1, 77, True)]),
+        (mode.TARGET_VERIFY, [(4, 42, True), (4, 78, True)]),
+        (mode.DRAFT_EXTEND_V2, [(5, 42, True), (5, 78, True)]),
+    ]
+    for kind, sequences in passes:
+        runner.forward(batch_of(kind, sequences))
+    runner.forward(batch_of(mode.DECODE, passes[1][1], seq_lens_sum=None))
+    return [true_pass(sequences) for _, sequences in passes if sequences] + [(DECODE, 2, 2, -1)]
+
+
+# --- transformers -------------------------------------------------------------------------------------------------------
+
+
+def language_model(width):
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    torch.manual_seed(width)
+    sizes = {"hidden_size": width, "intermediate_size": 2 * width, "num_hidden_layers": 2, "num_attention_heads": 2}
+    return LlamaForCausalLM(LlamaConfig(vocab_size=40, max_position_embeddings=256, **sizes)).eval()
+
+
+def speculating(prompts=2, draft=None, **words):
+    """Of each prompt one pass is prefill; the others check what was drafted, or draft it."""
+    models = [language_model(16)] + ([language_model(8)] if draft else [])
+    true = []
+
+    def seen(model, values, more):
+        cache, ids = more["past_key_values"], more["input_ids"]
+        before = cache.get_seq_length()
+        true.append((DECODE if before else PREFILL, ids.shape[0], ids.numel(), before))
+
+    for model in models:
+        model.register_forward_pre_hook(seen, with_kwargs=True)
+    if draft:
+        words["assistant_model"] = models[1]
+    for turn in range(prompts):
+        ids = (torch.arange(20)[None] * (turn + 3)) % 37
+        models[0].generate(ids, max_new_tokens=24, min_new_tokens=24, do_sample=False, pad_token_id=0, **words)
+    return true
+
+
+PROGRAMS = {
+    "vLLM": lambda: vllm(0, True),
+    "vLLM, drafted tokens": lambda: vllm(3, True),
+    "vLLM before it said how many tokens were made": lambda: vllm(3, False),
+    "SGLang": sglang,
+    "transformers": lambda: speculating(),
+    "transformers, tokens of the prompt tried": lambda: speculating(prompt_lookup_num_tokens=3),
+    "transformers, a draft model": lambda: speculating(draft=True),
+}
+
+
+def main():
+    warnings.simplefilter("ignore")
+    for name, one in (("vllm.v1.worker.gpu_model_runner", GPUModelRunner), ("sglang.srt.model_executor.model_runner", ModelRunner)):
+        sys.modules[name] = types.ModuleType(name)
+        setattr(sys.modules[name], one.__name__, one)
+    import transformers.generation.utils  # noqa: F401
+
+    listen()
+    wrong = 0
+    for words, program in PROGRAMS.items():
+        facts.clear()
+        true = program()
+        found = found_passes()
+        other = [pair for pair in zip(found, true, strict=False) if pair[0] != pair[1]]
+        good = not other and len(found) == len(true)
+        wrong += not good
+        print("ok  " if good else f"FAIL {len(found)} of {len(true)} passes, {other[:3]}:", words)
+    print(f"{len(PROGRAMS) - wrong} passed, {wrong} failed")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
