@@ -26,7 +26,6 @@ InstanceSlot* InstanceTable::claim(InstanceId& id) noexcept {
   s.id = id;
   s.context.store(0, std::memory_order_relaxed);
   s.close_ticks = 0;
-  s.shape = {};
   return &s;
 }
 

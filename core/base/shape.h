@@ -44,6 +44,7 @@ struct Shape {
   std::optional<std::int64_t> tokens;       ///< total tokens, where the rest is not known [token]
   std::optional<std::int64_t> gen_batch;    ///< kMixed: sequences that decode in the same pass [seq]
   std::optional<std::int64_t> gen_tokens;   ///< their tokens, more when speculating; also of kDecode [token]
+  std::optional<std::int64_t> ctx_context;  ///< kMixed: `context` of the sequences that do not decode [token/seq]
   std::optional<std::int64_t> encoder_len;  ///< encoder tokens per sequence of an encoder-decoder model [token/seq]
 
   /// Takes from `other` every value that is absent here.
@@ -57,20 +58,21 @@ struct ShapeKey {
   const char* name;
   std::optional<std::int64_t> Shape::*value;
 };
-inline constexpr std::array<ShapeKey, 8> kShapeKeys{{{"batch", &Shape::batch},
+inline constexpr std::array<ShapeKey, 9> kShapeKeys{{{"batch", &Shape::batch},
                                                      {"seq_len", &Shape::seq_len},
                                                      {"context", &Shape::context},
                                                      {"new_tokens", &Shape::new_tokens},
                                                      {"tokens", &Shape::tokens},
                                                      {"gen_batch", &Shape::gen_batch},
                                                      {"gen_tokens", &Shape::gen_tokens},
+                                                     {"ctx_context", &Shape::ctx_context},
                                                      {"encoder_len", &Shape::encoder_len}}};
 
 /// The values of a Shape that ranges and kernels say, without their options, for shared memory: bit i of `given` says
 /// that value i was given.
 struct ShapeWords {
   static constexpr std::size_t kBatch = 0, kSeqLen = 1, kContext = 2, kNewTokens = 3, kTokens = 4, kGenBatch = 5,
-                               kGenTokens = 6, kCount = 7;
+                               kGenTokens = 6, kCtxContext = 7, kCount = 8;
   std::array<std::int64_t, kCount> value{};
   std::uint32_t given = 0;
 

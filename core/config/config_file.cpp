@@ -126,8 +126,9 @@ const json& block(const Reading& reading, const char* key) {
 Shape read_shape(Section& s) {
   Shape shape;
   for (const auto& [key, value] : kShapeKeys) {
-    const bool ranges_only = value == &Shape::gen_batch || value == &Shape::gen_tokens;
-    if (!ranges_only) shape.*value = s.integer(key, value == &Shape::batch ? 1 : 0);
+    const auto of_ranges = {&Shape::gen_batch, &Shape::gen_tokens, &Shape::ctx_context};
+    if (std::find(of_ranges.begin(), of_ranges.end(), value) == of_ranges.end())
+      shape.*value = s.integer(key, value == &Shape::batch ? 1 : 0);
   }
   return shape;
 }

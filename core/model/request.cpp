@@ -71,9 +71,9 @@ void mixed_pass(const Architecture& model, const Shape& shape, ShapeRequest& out
     return;
   }
   if (shape.tokens) {
-    split_evenly(*shape.tokens, shape.batch.value_or(1), 0, out);
+    split_evenly(*shape.tokens, shape.batch.value_or(1), shape.ctx_context.value_or(0), out);
   } else if (shape.seq_len) {
-    out.add({shape.batch.value_or(1), 0, *shape.seq_len});
+    out.add({shape.batch.value_or(1), shape.ctx_context.value_or(0), *shape.seq_len});
   }
   const std::int64_t generating = shape.gen_batch.value_or(shape.gen_tokens.value_or(0));
   if (generating <= 0) return;

@@ -30,6 +30,7 @@ constexpr KeyName kKeyNames[] = {
     {"tok", ShapeWords::kTokens},
     {"gen_batch", ShapeWords::kGenBatch},
     {"gen_tokens", ShapeWords::kGenTokens},
+    {"ctx_context", ShapeWords::kCtxContext},
 };
 
 std::array<RegionId, 6> passes_with_layers(const RegionRules::DetectedIds& ids) noexcept {
@@ -106,7 +107,7 @@ constexpr BuiltIn kBuiltIn[] = {
     // SGLang's model runner: the mode of the batch, its requests and new tokens; with `roofline_annotations` the keys.
     {"sglang", "decode", R"(decode\[bs=(?P<batch>\d+)\].*)"},
     {"sglang", "mixed",
-     R"(step\[(?:(?:decode|DECODE) bs=(?P<gen_batch>\d+)\]|DECODE bs=(?P<gen_batch>\d+) g_sqsq=\d+ g_sqsk=\d+ g_sk=(?P<gen_keys>\d+)\]|(?:prefill|EXTEND) bs=(?P<ctx_batch>\d+) toks=(?P<ctx_tokens>\d+)\]|EXTEND bs=(?P<ctx_batch>\d+) toks=(?P<ctx_tokens>\d+) c_sqsq=\d+ c_sqsk=\d+ c_sk=(?P<ctx_keys>\d+)\]|mixed bs=(?P<batch>\d+) ext=(?P<ctx_tokens>\d+) dec=(?P<gen_batch>\d+)\]|MIXED bs=\d+ c=(?P<ctx_batch>\d+) g=(?P<gen_batch>\d+) c_sq=(?P<ctx_tokens>\d+) .* g_sq=(?P<gen_tokens>\d+) .*))"},
+     R"(step\[(?:(?:decode|DECODE) bs=(?P<gen_batch>\d+)\]|DECODE bs=(?P<gen_batch>\d+) g_sqsq=\d+ g_sqsk=\d+ g_sk=(?P<gen_keys>\d+)\]|(?:prefill|EXTEND) bs=(?P<ctx_batch>\d+) toks=(?P<ctx_tokens>\d+)\]|EXTEND bs=(?P<ctx_batch>\d+) toks=(?P<ctx_tokens>\d+) c_sqsq=\d+ c_sqsk=\d+ c_sk=(?P<ctx_keys>\d+)\]|mixed bs=(?P<batch>\d+) ext=(?P<ctx_tokens>\d+) dec=(?P<gen_batch>\d+)\]|MIXED bs=\d+ c=(?P<ctx_batch>\d+) g=(?P<gen_batch>\d+) c_sq=(?P<ctx_tokens>\d+) c_sk=(?P<ctx_keys>\d+) .* g_sq=(?P<gen_tokens>\d+) g_sk=(?P<gen_keys>\d+) .*))"},
     {"sglang", "prefill", R"(step\[(?:EXTEND|SPLIT_PREFILL) .*)"},
     {"sglang", "mixed", R"(step\[MIXED .*)"},
     {"sglang", "verification", R"(step\[TARGET_VERIFY .*)"},
@@ -175,10 +176,10 @@ struct RegionRules::Rule {
     std::size_t key;
   };
   std::vector<Group> groups;
-  std::vector<std::uint32_t> ctx_batch, ctx_tokens;  ///< group numbers; several when a name may stand in two places
+  std::vector<std::uint32_t> ctx_batch, ctx_tokens, ctx_keys,
+      gen_keys;  ///< group numbers; several when a name may stand in two places
   bool of_framework = false;
   /// Group numbers, 0: none. The tokens that all sequences attend to, new ones included.
-  std::uint32_t ctx_keys = 0, gen_keys = 0;
   bool by_counts = false;  ///< ctx_batch and gen_batch choose among the three below
   RegionId prefill = RegionId::kNone, decode = RegionId::kNone, mixed = RegionId::kNone;
 };
@@ -241,9 +242,9 @@ bool RegionRules::add(const RegionRule& config, const Regex* compiled, std::stri
     } else if (name == "ctx_tokens") {
       rule.ctx_tokens.push_back(number);
     } else if (name == "ctx_keys") {
-      rule.ctx_keys = number;
+      rule.ctx_keys.push_back(number);
     } else if (name == "gen_keys") {
-      rule.gen_keys = number;
+      rule.gen_keys.push_back(number);
     } else if (find_key(name, key)) {
       rule.groups.push_back({number, key});
       gen_batch = gen_batch || key == ShapeWords::kGenBatch;
@@ -408,17 +409,21 @@ RegionOpening RegionRules::open(RuleId id, std::string_view name, const double* 
         }
         if (ctx_batch < 0) ctx_batch = std::max<std::int64_t>(0, all - gen_batch);
         opening.region = ctx_batch == 0 ? rule.decode : gen_batch == 0 ? rule.prefill : rule.mixed;
-        // A pass of one kind has one context: the mean, since FLOP of attention add up with it.
-        const bool decodes = ctx_batch == 0;
-        const std::int64_t sequences = decodes ? gen_batch : ctx_batch;
-        const std::int64_t fed = !decodes ? ctx_tokens : gen_tokens >= 0 ? gen_tokens : gen_batch;
-        if (const std::uint32_t keys = decodes ? rule.gen_keys : rule.ctx_keys;
-            keys != 0 && (decodes || gen_batch == 0) && sequences > 0 && fed >= 0 && value_of(keys, value) &&
-            value >= fed)
-          opening.shape.set(ShapeWords::kContext, (value - fed + sequences / 2) / sequences);
+        // The mean context of the sequences of each kind, since FLOP of attention add up with it.
+        const std::int64_t gen_fed = gen_tokens >= 0 ? gen_tokens : gen_batch;
+        const auto set_context = [&](std::size_t key, const std::vector<std::uint32_t>& groups, std::int64_t sequences,
+                                     std::int64_t fed) {
+          for (const std::uint32_t keys : groups)
+            if (sequences > 0 && fed >= 0 && value_of(keys, value) && value >= fed)
+              opening.shape.set(key, (value - fed + sequences / 2) / sequences);
+        };
+        set_context(gen_batch > 0 ? ShapeWords::kCtxContext : ShapeWords::kContext, rule.ctx_keys, ctx_batch,
+                    ctx_tokens);
+        set_context(ShapeWords::kContext, rule.gen_keys, gen_batch, gen_fed);
         if (ctx_batch == 0) {
           opening.shape.set(ShapeWords::kBatch, gen_batch);
-          if (gen_tokens >= 0) opening.shape.set(ShapeWords::kTokens, gen_tokens);
+          if (gen_tokens >= 0)
+            opening.shape.set(gen_tokens == gen_batch ? ShapeWords::kTokens : ShapeWords::kGenTokens, gen_tokens);
         } else {
           opening.shape.set(ShapeWords::kBatch, ctx_batch);
           if (ctx_tokens >= 0) opening.shape.set(ShapeWords::kTokens, ctx_tokens);

@@ -297,10 +297,8 @@ class RecordingWriter {
     const bool open = i.close_ns == kOpen;
     const std::string& region = rules_.regions()[raw(i.region)].name;
     std::string name = region;
-    constexpr std::array<std::string_view, ShapeWords::kCount> kKeys{"batch",  "seq_len",   "context",   "new_tokens",
-                                                                     "tokens", "gen_batch", "gen_tokens"};
-    for (std::size_t k = 0; k < kKeys.size(); ++k)
-      if (i.shape.has(k)) name += fmt::format(" {}={}", kKeys[k], i.shape.value[k]);
+    for (std::size_t k = 0; k < ShapeWords::kCount; ++k)
+      if (i.shape.has(k)) name += fmt::format(" {}={}", kShapeKeys[k].name, i.shape.value[k]);
     begin_event();
     print(R"({{"ph":"X","cat":"user_annotation","name":{},"pid":{},"tid":{})", quoted(name, 1000), header_.pid,
           i.os_thread);

@@ -134,11 +134,13 @@ bool is_unwanted() noexcept {
 }
 
 /// [host thread, the interpreter's lock held] post(kind, mode, subject, model, batch, seq_len, context, tokens,
-/// gen_batch, gen_tokens): a fact. Absent values are -1, or left out at the end. True: no more of them are wanted.
+/// gen_batch, gen_tokens, ctx_context): a fact. Absent values are -1, or left out at the end. True: no more of them are
+/// wanted.
 Object* post(Object*, Object* const* arguments, std::ptrdiff_t count) noexcept {
   constexpr std::ptrdiff_t kLeast = 4;
-  constexpr std::size_t kKeys[] = {ShapeWords::kBatch,  ShapeWords::kSeqLen,   ShapeWords::kContext,
-                                   ShapeWords::kTokens, ShapeWords::kGenBatch, ShapeWords::kGenTokens};
+  constexpr std::size_t kKeys[] = {ShapeWords::kBatch,     ShapeWords::kSeqLen,   ShapeWords::kContext,
+                                   ShapeWords::kTokens,    ShapeWords::kGenBatch, ShapeWords::kGenTokens,
+                                   ShapeWords::kCtxContext};
   const HostLinks* live = host_switches().live.load(std::memory_order_acquire);
   Exchange* exchange = g_exchange.load(std::memory_order_acquire);
   if (is_unwanted()) return new_ref(g_api.yes);

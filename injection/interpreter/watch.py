@@ -99,6 +99,9 @@ ENGINES = (
     ("transformers.generation.utils", "GenerationMixin._assisted_decoding", "drafts"),
     ("vllm.v1.worker.gpu_model_runner", "GPUModelRunner.execute_model", "vllm_pass"),
     ("vllm.v1.worker.gpu_model_runner", "GPUModelRunner.sample_tokens", "vllm_sample"),
+    ("vllm.v1.worker.gpu_model_runner", "GPUModelRunner._dummy_run", "no_pass"),
+    ("vllm.v1.worker.gpu.model_runner", "GPUModelRunner.execute_model", "vllm_pass"),  # the second runner
+    ("vllm.v1.worker.gpu.model_runner", "GPUModelRunner.sample_tokens", "vllm_sample"),
     ("sglang.srt.model_executor.model_runner", "ModelRunner.forward", "sglang_pass"),
     ("deepspeed.runtime.engine", "DeepSpeedEngine._take_model_step", "update"),
     ("megatron.core.optimizer.optimizer", "MixedPrecisionOptimizer.step", "update"),
@@ -107,6 +110,18 @@ ENGINES = (
     ("flash_attn.flash_attn_interface", "flash_attn_varlen_func", "packed_attention"),
     ("xformers.ops.fmha", "memory_efficient_attention", "attention"),
 )
+
+
+def alike(sequences):
+    """\return how many there are, their new tokens, and one context for all: with as many new tokens each, they have as many
+    pairs of a token and one that it sees as they have by themselves. `sequences`: (new tokens, tokens before them) of each"""
+    count, tokens = len(sequences), sum(new for new, _ in sequences)
+    if tokens <= 0:
+        return 0, 0, -1
+    pairs = sum(new * before + new * (new + 1) // 2 for new, before in sequences)
+    each, more = divmod(tokens, count)
+    own_pairs = count * each * (each + 1) // 2 + more * (each + 1)
+    return count, tokens, (pairs - own_pairs + tokens // 2) // tokens
 
 
 class Mark:
@@ -1539,20 +1554,21 @@ class Watch:
             traced = own(traced, "_init_group") or own(traced, "call_method")
             self.watch(code_of(traced), self.traces_update, None, False)
         for place, name, kind in ENGINES:
-            if name in self.engines or place not in sys.modules:
+            if (place, name) in self.engines or place not in sys.modules:
                 continue
             holder, _, function = name.partition(".")
             found = attribute(place, holder)
             code = code_of(own(found, function) if function else found)
             if code is None:
                 continue
-            self.engines.add(name)
+            self.engines.add((place, name))
             if kind == "drafts":
                 self.drafts = self.ref(code)
                 continue
             start, end = {
                 "attention": (self.attention_begins, None),
                 "packed_attention": (self.packed_attention_begins, None),
+                "no_pass": (lambda frame, called: self.enter(frame, called, None), self.leave),
                 "cache": (self.cache_resets, None),
                 "sglang_pass": (self.sglang_begins, self.leave),
                 "update": (self.update, self.leave),
@@ -1564,19 +1580,18 @@ class Watch:
     def cache_resets(self, frame, called):
         self.local.cached = (None, 0)
 
-    def engine_pass(self, owner, config, ranks, reads, read_tokens, read_context, writes, write_tokens, write_context):
-        """A pass of a server: sequences that it reads and writes, their new tokens, and the tokens before them."""
+    def engine_pass(self, owner, config, ranks, reads, writes):
+        """A pass of a server over sequences that it reads and others that it writes, each as alike() has them."""
         model = self.number_of(owner, config, ranks)
-        if reads == 0:
-            context = (write_context + writes // 2) // max(1, writes)
-            if write_tokens == writes:
-                self.say(PASS_BEGIN, CACHE, id(owner), model, writes, 1, context)
-            else:  # drafted tokens among them
-                self.say(PASS_BEGIN, CACHE, id(owner), model, writes, -1, context, -1, -1, write_tokens)
-        elif writes == 0:
-            self.say(PASS_BEGIN, CACHE, id(owner), model, reads, -1, (read_context + reads // 2) // reads, read_tokens)
-        else:
-            self.say(PASS_BEGIN, CACHE, id(owner), model, reads, -1, -1, read_tokens, writes, write_tokens)
+        count, tokens, context = writes
+        if count == 0:
+            self.say(PASS_BEGIN, CACHE, id(owner), model, reads[0], -1, reads[2], reads[1])
+        elif reads[0] != 0:
+            self.say(PASS_BEGIN, CACHE, id(owner), model, reads[0], -1, context, reads[1], count, tokens, reads[2])
+        elif tokens == count:
+            self.say(PASS_BEGIN, CACHE, id(owner), model, count, 1, context)
+        else:  # drafted tokens among them
+            self.say(PASS_BEGIN, CACHE, id(owner), model, count, -1, context, -1, -1, tokens)
         inside = plain(owner).get("model")
         if self.layers is not None and issubclass(type(inside), self.torch.nn.Module):
             self.layers.pass_begins(inside)
@@ -1586,21 +1601,20 @@ class Watch:
         self.vllm_sampled(frame, called)  # an exception left the last one
         self.enter(frame, called, None)
         tokens = scheduled.num_scheduled_tokens
-        if not tokens:
+        if not tokens or frame.f_locals.get("dummy_run") is True:
             return
         cached, drafted = scheduled.scheduled_cached_reqs, getattr(scheduled, "scheduled_spec_decode_tokens", NOTHING)
         before = {one.req_id: one.num_computed_tokens for one in scheduled.scheduled_new_reqs}
         made = dict.fromkeys(before, 0)  # tokens of the answer so far
         before.update(zip(cached.req_ids, cached.num_computed_tokens, strict=False))
         made.update(zip(cached.req_ids, getattr(cached, "num_output_tokens", ()), strict=False))
-        sums = [0, 0, 0, 0, 0, 0]  # sequences, new tokens, tokens before them; of prompts, and of those that decode
+        reads, writes = [], []
         for request, count in tokens.items():
-            place = 3 if made.get(request, 1) > 0 and (count == 1 or request in drafted) else 0
-            for offset, value in enumerate((1, count, before.get(request, 0))):
-                sums[place + offset] += value
+            decodes = made.get(request, 1) > 0 and (count == 1 or request in drafted)
+            (writes if decodes else reads).append((count, before.get(request, 0)))
         parallel = getattr(runner, "parallel_config", None)
         ranks = getattr(parallel, "tensor_parallel_size", 1) * getattr(parallel, "pipeline_parallel_size", 1)
-        self.engine_pass(runner, runner.model_config.hf_config, ranks, *sums)
+        self.engine_pass(runner, runner.model_config.hf_config, ranks, alike(reads), alike(writes))
         self.local.vllm = id(runner)
 
     def vllm_launched(self, frame, called, value=None):
@@ -1626,24 +1640,22 @@ class Watch:
         if mode != "DECODE":
             fed = getattr(batch, "extend_num_tokens", None)
             fed = fed if type(fed) is int else batch.input_ids.shape[0]  # a pass over drafted tokens
-        keys = batch.seq_lens_sum if type(batch.seq_lens_sum) is int else None
-        if mode != "TARGET_VERIFY" and keys is not None:  # there the drafted tokens are not among the keys
-            keys -= fed
-        before = -count if keys is None else max(0, keys)  # -1 each: it is not known
+        keys, context = batch.seq_lens_sum, -1
+        if type(keys) is int:
+            keys -= fed if mode != "TARGET_VERIFY" else 0  # there the drafted tokens are not among the keys
+            context = (max(0, keys) + count // 2) // count
+        reads, writes = (count, fed, context), (0, 0, -1)
         lengths, ahead = getattr(batch, "extend_seq_lens_cpu", None), getattr(batch, "extend_prefix_lens_cpu", None)
-        if mode == "MIXED" and type(lengths) is list and type(ahead) is list:
-            sums = [0, 0, 0, 0, 0, 0]
-            for tokens, cached in zip(lengths, ahead, strict=False):
-                for offset, value in enumerate((1, tokens, cached)):
-                    sums[(3 if tokens == 1 else 0) + offset] += value
-        elif mode in ("DECODE", "TARGET_VERIFY") or mode.startswith("DRAFT_EXTEND"):
-            sums = (0, 0, 0, count, fed, before)
-        else:
-            sums = (count, fed, before, 0, 0, 0)
+        if mode in ("DECODE", "TARGET_VERIFY") or mode.startswith("DRAFT_EXTEND"):
+            reads, writes = writes, reads
+        elif type(lengths) is list and type(ahead) is list:
+            each = list(zip(lengths, ahead, strict=False))
+            decode = [one for one in each if mode == "MIXED" and one[0] == 1]
+            reads, writes = alike([one for one in each if one not in decode]), alike(decode)
         ranks = getattr(runner, "tp_size", 1) * getattr(runner, "pp_size", 1)
         if getattr(getattr(runner, "server_args", None), "enable_dp_attention", False):  # groups with sequences of their own
             ranks = max(1, ranks // max(1, getattr(runner, "dp_size", 1)))
-        self.engine_pass(runner, runner.model_config.hf_config, ranks, *sums)
+        self.engine_pass(runner, runner.model_config.hf_config, ranks, reads, writes)
 
 
 def updates_alone():

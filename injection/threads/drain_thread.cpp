@@ -489,7 +489,7 @@ void DrainThread::take_model(const InterpreterMessage& message) {
   FlopsOptions options;
   options.parallel.tp = std::max(1u, message.number / InterpreterMessage::kRanks);
   if (read) model = FlopsModel::make(std::move(*read), options);
-  Work work = model ? model->work(Phase::kForward, {1, 128, {}, {}, {}, {}, {}, {}}) : Work{};
+  Work work = model ? model->work(Phase::kForward, {1, 128, {}, {}, {}, {}, {}, {}, {}}) : Work{};
   if (work.flop_known && model->spec().vision && !model->spec().is_vision_only())  // a pass names no images
     work.flop_known = false, work.missing = "images";
   Interpreter::answer(number, work.flop_known);

@@ -18,30 +18,44 @@ PREFILL, DECODE, MIXED = "prefill", "decode", "mixed"
 
 
 def found_passes():
-    """(kind, sequences, their tokens, context) of each pass: of mixed ones, of those that decode, without context."""
+    """(kind, of those that are read: sequences, tokens, context; the same of those that decode) of each pass."""
     passes = []
     for kind, _, _, _, *shape in facts:
         if kind != PASS_BEGIN:
             continue
-        batch, seq_len, context, tokens, writes, write_tokens = (*shape, *[-1] * (6 - len(shape)))
+        batch, seq_len, context, tokens, writes, write_tokens, read_context = (*shape, *[-1] * (7 - len(shape)))
         if writes >= 0:
-            passes.append((MIXED, writes, write_tokens, tokens))
+            passes.append((MIXED, (batch, tokens, read_context), (writes, write_tokens, context)))
         elif (seq_len == 1 or (seq_len < 0 and tokens < 0)) and context != 0:
-            passes.append((DECODE, batch, write_tokens if write_tokens >= 0 else batch, context))
+            passes.append((DECODE, None, (batch, write_tokens if write_tokens >= 0 else batch, context)))
         else:
-            passes.append((PREFILL, batch, tokens if tokens >= 0 else batch * seq_len, context))
+            passes.append((PREFILL, (batch, tokens if tokens >= 0 else batch * seq_len, context), None))
     ends = sum(fact[0] == PASS_END for fact in facts)
     return passes if ends == len(passes) else [*passes, f"{ends} ends"]
 
 
+def seen(sequences):
+    """Pairs of a new token and one that it sees."""
+    return sum(before + i + 1 for new, before, _ in sequences for i in range(new))
+
+
+def evenly(count, tokens, context):
+    return [(tokens // count + (i < tokens % count), context, None) for i in range(count)]
+
+
+def group(sequences):
+    """One context for all, such that the pairs are as near to theirs as they can be."""
+    if not sequences:
+        return None
+    count, tokens = len(sequences), sum(one[0] for one in sequences)
+    contexts = range(max(one[1] for one in sequences) + tokens + 1)
+    return count, tokens, min(contexts, key=lambda c: (abs(seen(evenly(count, tokens, c)) - seen(sequences)), -c))
+
+
 def true_pass(sequences):
     """\\param sequences (new tokens, tokens before them, whether it decodes)"""
-    reads, writes = ([one for one in sequences if one[2] is decodes] for decodes in (False, True))
-    if reads and writes:
-        return MIXED, len(writes), sum(one[0] for one in writes), sum(one[0] for one in reads)
-    count = len(sequences)
-    context = (sum(one[1] for one in sequences) + count // 2) // count
-    return DECODE if writes else PREFILL, count, sum(one[0] for one in sequences), context
+    reads, writes = (group([one for one in sequences if one[2] is decodes]) for decodes in (False, True))
+    return MIXED if reads and writes else DECODE if writes else PREFILL, reads, writes
 
 
 class Config:
@@ -62,10 +76,29 @@ class GPUModelRunner:
     def sample_tokens(self, grammar=None):
         self.execute_model_state = None
 
+    def _dummy_run(self, tokens):
+        return self.model(torch.zeros(tokens, 4))
 
-def vllm(drafts, has_outputs):
+
+class SecondRunner(GPUModelRunner):
+    def execute_model(self, scheduler_output, intermediate_tensors=None, dummy_run=False):
+        self.execute_model_state = len(scheduler_output.num_scheduled_tokens)
+        return self.model(torch.zeros(1, 4)) if dummy_run else None
+
+    def sample_tokens(self, grammar=None):
+        self.execute_model_state = None
+
+    def _dummy_run(self, tokens):
+        made_up = types.SimpleNamespace(num_scheduled_tokens={"dummy": tokens}, scheduled_new_reqs=None)
+        self.execute_model(made_up, dummy_run=True)
+        self.execute_model_state = None
+
+
+def vllm(drafts, has_outputs, runner=None):
     """Five prompts in chunks of 16 tokens, one of which leaves a chunk of a single token."""
-    runner, true, chunk = GPUModelRunner(), [], 16
+    runner, true, chunk = (runner or GPUModelRunner)(), [], 16
+    runner.model = torch.nn.Linear(4, 4)
+    runner._dummy_run(8)
     prompts = {"a": 40, "b": 33, "c": 1, "d": 12, "e": 20}
     computed, made, arrived = dict.fromkeys(prompts, 0), dict.fromkeys(prompts, 0), set()
     for turn in range(12):
@@ -145,7 +178,7 @@ def sglang():
     for kind, sequences in passes:
         runner.forward(batch_of(kind, sequences))
     runner.forward(batch_of(mode.DECODE, passes[1][1], seq_lens_sum=None))
-    return [true_pass(sequences) for _, sequences in passes if sequences] + [(DECODE, 2, 2, -1)]
+    return [true_pass(sequences) for _, sequences in passes if sequences] + [(DECODE, None, (2, 2, -1))]
 
 
 # --- transformers -------------------------------------------------------------------------------------------------------
@@ -164,13 +197,13 @@ def speculating(prompts=2, draft=None, **words):
     models = [language_model(16)] + ([language_model(8)] if draft else [])
     true = []
 
-    def seen(model, values, more):
+    def note(model, values, more):
         cache, ids = more["past_key_values"], more["input_ids"]
         before = cache.get_seq_length()
-        true.append((DECODE if before else PREFILL, ids.shape[0], ids.numel(), before))
+        true.append(true_pass([(ids.shape[1], before, before > 0)] * ids.shape[0]))
 
     for model in models:
-        model.register_forward_pre_hook(seen, with_kwargs=True)
+        model.register_forward_pre_hook(note, with_kwargs=True)
     if draft:
         words["assistant_model"] = models[1]
     for turn in range(prompts):
@@ -183,6 +216,7 @@ PROGRAMS = {
     "vLLM": lambda: vllm(0, True),
     "vLLM, drafted tokens": lambda: vllm(3, True),
     "vLLM before it said how many tokens were made": lambda: vllm(3, False),
+    "vLLM, the second runner": lambda: vllm(3, True, SecondRunner),
     "SGLang": sglang,
     "transformers": lambda: speculating(),
     "transformers, tokens of the prompt tried": lambda: speculating(prompt_lookup_num_tokens=3),
@@ -192,9 +226,13 @@ PROGRAMS = {
 
 def main():
     warnings.simplefilter("ignore")
-    for name, one in (("vllm.v1.worker.gpu_model_runner", GPUModelRunner), ("sglang.srt.model_executor.model_runner", ModelRunner)):
+    for name, words, one in (
+        ("vllm.v1.worker.gpu_model_runner", "GPUModelRunner", GPUModelRunner),
+        ("vllm.v1.worker.gpu.model_runner", "GPUModelRunner", SecondRunner),
+        ("sglang.srt.model_executor.model_runner", "ModelRunner", ModelRunner),
+    ):
         sys.modules[name] = types.ModuleType(name)
-        setattr(sys.modules[name], one.__name__, one)
+        setattr(sys.modules[name], words, one)
     import transformers.generation.utils  # noqa: F401
 
     listen()

@@ -90,6 +90,9 @@ TEST(Work, SaysWhatIsMissing) {
   const Work both = m.work(Phase::kMixed, mixed);
   EXPECT_EQ(both.flop, m.work(Phase::kPrefill, shape(2, 128)).flop + m.work(Phase::kDecode, shape(8, {}, 100, 1)).flop);
   EXPECT_EQ(both.tokens, 264);
+  mixed.ctx_context = 50;
+  EXPECT_EQ(m.work(Phase::kMixed, mixed).flop,
+            m.work(Phase::kPrefill, shape(2, 128, 50)).flop + m.work(Phase::kDecode, shape(8, {}, 100, 1)).flop);
 }
 
 TEST(Work, PassesOverDraftedTokens) {

@@ -199,7 +199,12 @@ TEST(RegionRules, NumbersInNamesAreShapes) {
   EXPECT_EQ(s.context, 100) << "of each sequence, chunks before it";
   s = r.shape("execute_65_context_1(sq64sk64sqsq4096sqsk4096)_generation_1(sq1sk9sqsq1sqsk9)");
   EXPECT_EQ(s.gen_batch, 1);
-  EXPECT_FALSE(s.context) << "each kind has one of its own";
+  EXPECT_EQ(s.context, 8) << "of those that decode";
+  EXPECT_EQ(s.ctx_context, 0);
+  s = r.shape("execute_96_context_0(sq0sk0sqsq0sqsk0)_generation_32(sq96sk3296sqsq288sqsk9888)");
+  EXPECT_EQ(s.batch, 32);
+  EXPECT_EQ(s.gen_tokens, 96) << "drafted ones among them";
+  EXPECT_EQ(s.context, 100);
   s = r.shape("step[DECODE bs=64 g_sqsq=64 g_sqsk=100032 g_sk=100032]");
   EXPECT_EQ(s.batch, 64);
   EXPECT_EQ(s.context, 1562) << "100032 / 64 keys, of which one is new";
@@ -211,8 +216,10 @@ TEST(RegionRules, NumbersInNamesAreShapes) {
   EXPECT_EQ(s.batch, 2);
   EXPECT_EQ(s.tokens, 2048);
   EXPECT_EQ(s.gen_batch, 64);
-  s = r.shape("step[MIXED bs=66 c=2 g=64 c_sq=2048 c_sk=2048 c_sqsq=9 c_sqsk=9 g_sq=65 g_sk=65600 g_sqsq=64 g_sqsk=9]");
+  s = r.shape("step[MIXED bs=66 c=2 g=64 c_sq=2048 c_sk=2448 c_sqsq=9 c_sqsk=9 g_sq=65 g_sk=65600 g_sqsq=64 g_sqsk=9]");
   EXPECT_EQ(s.batch, 2);
+  EXPECT_EQ(s.ctx_context, 200);
+  EXPECT_EQ(s.context, 1024);
   EXPECT_EQ(s.gen_batch, 64);
   EXPECT_EQ(s.gen_tokens, 65);
   s = r.shape("execute_context_1(888_788544)_generation_0(0)");
