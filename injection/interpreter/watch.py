@@ -97,6 +97,7 @@ PROBES = 8  # parameters of a module whose gradients are looked at, where severa
 ENGINES = (
     ("transformers.cache_utils", "Cache.reset", "cache"),
     ("transformers.generation.utils", "GenerationMixin._assisted_decoding", "drafts"),
+    ("transformers.generation.continuous_batching.continuous_api", "ContinuousBatchProcessor._generation_step", "paged_pass"),
     ("vllm.v1.worker.gpu_model_runner", "GPUModelRunner.execute_model", "vllm_pass"),
     ("vllm.v1.worker.gpu_model_runner", "GPUModelRunner.sample_tokens", "vllm_sample"),
     ("vllm.v1.worker.gpu_model_runner", "GPUModelRunner._dummy_run", "no_pass"),
@@ -1570,6 +1571,7 @@ class Watch:
                 "packed_attention": (self.packed_attention_begins, None),
                 "no_pass": (lambda frame, called: self.enter(frame, called, None), self.leave),
                 "cache": (self.cache_resets, None),
+                "paged_pass": (self.paged_begins, self.leave),
                 "sglang_pass": (self.sglang_begins, self.leave),
                 "update": (self.update, self.leave),
                 "vllm_pass": (self.vllm_begins, self.vllm_launched),
@@ -1580,9 +1582,8 @@ class Watch:
     def cache_resets(self, frame, called):
         self.local.cached = (None, 0)
 
-    def engine_pass(self, owner, config, ranks, reads, writes):
+    def engine_pass(self, owner, inside, model, reads, writes):
         """A pass of a server over sequences that it reads and others that it writes, each as alike() has them."""
-        model = self.number_of(owner, config, ranks)
         count, tokens, context = writes
         if count == 0:
             self.say(PASS_BEGIN, CACHE, id(owner), model, reads[0], -1, reads[2], reads[1])
@@ -1592,9 +1593,26 @@ class Watch:
             self.say(PASS_BEGIN, CACHE, id(owner), model, count, 1, context)
         else:  # drafted tokens among them
             self.say(PASS_BEGIN, CACHE, id(owner), model, count, -1, context, -1, -1, tokens)
-        inside = plain(owner).get("model")
         if self.layers is not None and issubclass(type(inside), self.torch.nn.Module):
             self.layers.pass_begins(inside)
+
+    def paged_begins(self, frame, called):
+        """Continuous batching of transformers."""
+        processor, model = first_two(frame)
+        batch = processor.inputs_and_outputs
+        pairs = getattr(batch, "io_pairs", None)  # two batches that take turns
+        batch = batch if pairs is None else pairs[batch.current_pair].host_io
+        requests = getattr(batch, "requests_in_batch", ())
+        if not all(hasattr(one, "query_length") and hasattr(one.state, "initial_tokens") for one in requests):
+            return  # of an older version
+        if not self.enter(frame, called, PASS_END, id(model)):
+            return
+        reads, writes = [], []
+        for one in requests:
+            before = one.state.position_offset - one.query_length
+            (writes if before >= len(one.state.initial_tokens) else reads).append((one.query_length, before))
+        found = self.about(model)
+        self.engine_pass(model, model, found[2] if found is not None else 0, alike(reads), alike(writes))
 
     def vllm_begins(self, frame, called):
         runner, scheduled = first_two(frame)
@@ -1614,7 +1632,8 @@ class Watch:
             (writes if decodes else reads).append((count, before.get(request, 0)))
         parallel = getattr(runner, "parallel_config", None)
         ranks = getattr(parallel, "tensor_parallel_size", 1) * getattr(parallel, "pipeline_parallel_size", 1)
-        self.engine_pass(runner, runner.model_config.hf_config, ranks, alike(reads), alike(writes))
+        model = self.number_of(runner, runner.model_config.hf_config, ranks)
+        self.engine_pass(runner, plain(runner).get("model"), model, alike(reads), alike(writes))
         self.local.vllm = id(runner)
 
     def vllm_launched(self, frame, called, value=None):
@@ -1655,7 +1674,8 @@ class Watch:
         ranks = getattr(runner, "tp_size", 1) * getattr(runner, "pp_size", 1)
         if getattr(getattr(runner, "server_args", None), "enable_dp_attention", False):  # groups with sequences of their own
             ranks = max(1, ranks // max(1, getattr(runner, "dp_size", 1)))
-        self.engine_pass(runner, runner.model_config.hf_config, ranks, reads, writes)
+        model = self.number_of(runner, runner.model_config.hf_config, ranks)
+        self.engine_pass(runner, plain(runner).get("model"), model, reads, writes)
 
 
 def updates_alone():

@@ -212,6 +212,27 @@ def speculating(prompts=2, draft=None, **words):
     return true
 
 
+def continuous():
+    """Prompts of several lengths in one batch. What is reported is held against the model's own positions and lengths."""
+    from transformers import ContinuousBatchingConfig, GenerationConfig
+
+    model, true = language_model(16), []
+
+    def note(module, values, more):
+        ends, keys = more["cu_seq_lens_q"].tolist(), more["cu_seq_lens_k"]
+        keys = (next(iter(keys.values())) if type(keys) is dict else keys).tolist()
+        passes = zip(ends, ends[1:], keys, keys[1:], strict=False)
+        # No prompt here leaves a chunk of one token.
+        each = [(end - begin, last - first - (end - begin)) for begin, end, first, last in passes if end > begin]
+        true.append(true_pass([(new, before, new == 1) for new, before in each]))
+
+    words = GenerationConfig(max_new_tokens=8, eos_token_id=39, pad_token_id=0, do_sample=False)
+    sizes = ContinuousBatchingConfig(num_blocks=64, block_size=8, max_batch_tokens=32)
+    model.register_forward_pre_hook(note, with_kwargs=True)
+    model.generate_batch([list(range(1, 1 + length)) for length in (12, 20, 16, 16, 20)], generation_config=words, continuous_batching_config=sizes)
+    return true
+
+
 PROGRAMS = {
     "vLLM": lambda: vllm(0, True),
     "vLLM, drafted tokens": lambda: vllm(3, True),
@@ -220,6 +241,7 @@ PROGRAMS = {
     "SGLang": sglang,
     "transformers": lambda: speculating(),
     "transformers, tokens of the prompt tried": lambda: speculating(prompt_lookup_num_tokens=3),
+    "transformers, continuous batching": continuous,
     "transformers, a draft model": lambda: speculating(draft=True),
 }
 
