@@ -128,14 +128,16 @@ struct DetectedWork {
   bool by_interpreter = false;        ///< the program's interpreter reported it, and not its kernels
   const FlopsModel* model = nullptr;  ///< the model that runs in it; nullptr: that of the config
   std::optional<double> flop;         ///< [FLOP] where they were counted as it ran, without a config
+  bool no_attention = false;          ///< there is no fused attention in `flop`
 };
 
 /// Ranges inside an instance that said their own work, and have closed.
 struct ClosedParts {
-  Work sum = Work::none();                 ///< of those that no window was given yet
-  Work given = Work::none();               ///< of those that went into windows emitted early
-  std::map<std::int64_t, Work> by_window;  ///< by the window their range closed in; those in `sum`
-  bool by_interpreter = false;             ///< they are passes that it reported
+  Work sum = Work::none();                       ///< of those that no window was given yet
+  Work given = Work::none();                     ///< of those that went into windows emitted early
+  std::map<std::int64_t, Work> by_window;        ///< by the window their range closed in; those in `sum`
+  bool by_interpreter = false;                   ///< they are passes that it reported
+  bool no_attention = false, attention = false;  ///< some of them have no fused attention; some may have it
 };
 
 /// The shape of an instance's work, and where it comes from.
@@ -209,6 +211,11 @@ struct Instance : InstanceLinks, InstanceShape {
   [[nodiscard]] const DetectedWork& detected() const noexcept {
     static constexpr DetectedWork kNone;
     return seen_work ? *seen_work : kNone;
+  }
+  /// Fused attention ran in it, as that of a custom operator, that what was counted leaves out.
+  [[nodiscard]] bool leaves_out_attention() const noexcept {
+    const bool none_counted = parts ? parts->no_attention && !parts->attention : detected().no_attention;
+    return none_counted && products && products->attention_forward() + products->attention_backward() > 0;
   }
 };
 

@@ -120,6 +120,7 @@ void Ledger::join_parent(Instance& part) {
   if (whole == nullptr || part.phase == Phase::kNone) return;
   if (!whole->parts) whole->parts = std::make_unique<ClosedParts>();
   if (part.phase == Phase::kBackward && whole->phase != Phase::kBackward) part.work.tokens = 0;  // its forward pass's
+  (part.detected().no_attention ? whole->parts->no_attention : whole->parts->attention) = true;
   whole->parts->sum.add(part.work);
   whole->parts->by_interpreter |= part.detected().by_interpreter;
   whole->flop_source = std::max(whole->flop_source, part.flop_source);

@@ -311,6 +311,7 @@ void WindowRows::give_out_early(Instance& instance, std::int64_t window) {
       parts.add(it->second);
       it = instance.parts->by_window.erase(it);
     }
+    if (instance.leaves_out_attention()) parts.leave_out();
     instance.parts->sum.flop -= parts.flop;
     instance.parts->sum.hfu_flop -= parts.hfu_flop;
     instance.parts->sum.bytes -= parts.bytes;

@@ -208,6 +208,7 @@ void WorkResolver::complete(Instance& instance) {
     else
       note_seen(instance, seen_shape(instance));
   }
+  if (instance.leaves_out_attention()) (instance.parts ? instance.parts->sum : instance.work).leave_out();
   count_attention(instance);
 }
 

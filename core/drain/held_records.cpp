@@ -29,9 +29,7 @@ TimeNs HeldRecords::earliest_begin() {
 }
 
 void HeldRecords::look_at_all() {
-  known_from_ = front_;
-  known_until_ = taken_;
-  later_ = kNone;
+  known_from_ = front_, known_until_ = taken_, later_ = kNone;
   for (const HeldRecord& held : waiting()) later_ = std::min(later_, held.record.begin_ns);
   earliest_.assign((known_until_ - known_from_) / kBlock + 2, kNone);
   for (std::size_t i = known_until_; i-- > known_from_;) {

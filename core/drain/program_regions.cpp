@@ -49,7 +49,8 @@ void ProgramRegions::add_fact(const ProgramFact& fact) {
     const auto value = [&fact](std::size_t key) {
       return fact.shape.has(key) ? static_cast<double>(fact.shape.value[key]) : -1.0;
     };
-    counted_.insert_or_assign(fact.model, PassFlop{value(ShapeWords::kBatch), value(ShapeWords::kSeqLen)});
+    counted_.insert_or_assign(fact.model, PassFlop{value(ShapeWords::kBatch), value(ShapeWords::kSeqLen),
+                                                   (fact.mode & ProgramFact::kNoAttention) != 0});
     if (fact.model < kFirstOnce || counted_.size() <= kMostCounted) return;
     const auto oldest = counted_.upper_bound(fact.model);  // the numbers begin again one day
     counted_.erase(oldest != counted_.end() ? oldest : counted_.lower_bound(kFirstOnce));
@@ -189,6 +190,7 @@ DetectedWork ProgramRegions::work_of(const ProgramMark& mark) {
   if (is_known)
     work.flop = (mark.region == ProgramRegion::kBackward ? 0 : counted->second.forward) +
                 (trains ? counted->second.backward : 0);
+  work.no_attention = is_known && counted->second.no_attention;
   if (!given_) return work;
   const bool like_it = work.model != nullptr ? alike(*given_, *work.model)
                                              : !is_known || alike(*given_, mark.shape, counted->second.forward);
@@ -198,6 +200,7 @@ DetectedWork ProgramRegions::work_of(const ProgramMark& mark) {
         "the model that runs has other FLOP than that of the config that was given: the given one counts");
   work.model = &*given_;
   work.flop.reset();
+  work.no_attention = false;
   return work;
 }
 

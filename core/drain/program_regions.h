@@ -66,6 +66,7 @@ class ProgramRegions {
   /// [FLOP] of each pass of a model; below 0: not known.
   struct PassFlop {
     double forward = -1, backward = -1;
+    bool no_attention = false;
   };
 
   [[nodiscard]] ProgramFact with_model(ProgramFact fact) const;

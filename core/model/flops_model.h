@@ -33,6 +33,8 @@ struct Work {
 
   [[nodiscard]] double at_least_flop() const noexcept { return flop_known ? flop : flop_least; }
   [[nodiscard]] double at_least_bytes() const noexcept { return bytes_known ? bytes : bytes_least; }
+  /// There is more than was counted.
+  void leave_out() noexcept { flop_least = at_least_flop(), flop_known = false; }
   /// Adds the work of another piece. A figure unknown in one is unknown in the sum.
   void add(const Work& other) noexcept {
     flop_least = at_least_flop() + other.at_least_flop();

@@ -40,7 +40,8 @@ struct ProgramFact {
       kTrainable = 4,                            ///< it has parameters that train
       kCache = 8,                                ///< it fills a key-value cache; of its end: it read one
       kReplayed = 16;  ///< no region: a part of a graph, at an unknown time in it, or named by a range
-  static constexpr std::uint8_t kBackward = 1;  ///< of a layer, and of kMoreWork: of a backward pass
+  static constexpr std::uint8_t kNoAttention = 1;  ///< of kPassWork: there is no fused attention in it
+  static constexpr std::uint8_t kBackward = 1;     ///< of a layer, and of kMoreWork: of a backward pass
 
   FactKind kind = FactKind::kFetch;
   std::uint8_t mode = 0;                 ///< of a pass: the bits above

@@ -513,7 +513,8 @@ class Measured:
         bias = values.get("attn_bias")
         causal = values.get("causal") is True or type(bias).__name__ == "LowerTriangularMask"
         window = values.get("window_size", (-1, -1))
-        if first.dim() != 4 or (bias is not None and not causal) or any(size != -1 for size in window):
+        other = (bias is not None and not causal) or any(size != -1 for size in window) or values.get("attention_chunk", 0) != 0
+        if first.dim() != 4 or other:
             self.whole = False
         else:
             self.add_attention(first, second, causal, 1)
@@ -537,6 +538,10 @@ class Measured:
             flop *= size
         self.forward += flop
         self.backward += 2 * flop if gradients else 0
+
+    def no_attention(self):
+        """None was called that is counted. If there is some all the same, as a custom operator, its kernels show it."""
+        return not (self.spans or self.traced or self.replayed or self.scripted)
 
     def add_traced(self, traced, given):
         """A graph that torch.compile traced runs with these arguments."""
@@ -636,6 +641,7 @@ class State:
         self.number, self.everything = measured.number, measured.everything
         self.forward, self.backward = measured.forward, measured.backward
         self.graph, self.variants = measured.graph, {}  # of autograd; numbers of passes with other FLOP, by what they ask for
+        self.no_attention = measured.no_attention()
         self.attention = measured.attention  # FLOP of it; 0: there is none, or it is made of products that are seen
         self.tokens_of_pass = measured.seq_len  # of each sequence
         self.passes = self.alike = 0  # that came after it; that had as many FLOP

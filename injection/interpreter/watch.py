@@ -109,6 +109,10 @@ ENGINES = (
     ("megatron.core.optimizer.optimizer", "ChainedOptimizer.step", "update"),
     ("flash_attn.flash_attn_interface", "flash_attn_func", "attention"),
     ("flash_attn.flash_attn_interface", "flash_attn_varlen_func", "packed_attention"),
+    ("flash_attn.flash_attn_interface", "flash_attn_with_kvcache", "packed_attention"),
+    ("flash_attn_interface", "flash_attn_func", "attention"),  # version 3
+    ("flash_attn_interface", "flash_attn_varlen_func", "packed_attention"),
+    ("flash_attn_interface", "flash_attn_with_kvcache", "packed_attention"),
     ("xformers.ops.fmha", "memory_efficient_attention", "attention"),
 )
 
@@ -1076,7 +1080,7 @@ class Watch:
             return self.variant(state, products, result) if differs else 0
         known = attention is not None and not (failed and attention)  # what fails has no backward pass
         forward = state.forward + products - state.everything + attention - state.attention if known else -1
-        return self.once_number(forward, 0 if known else -1)
+        return self.once_number(forward, 0 if known else -1, state.no_attention)
 
     def variant(self, state, products, result):
         """The number of a pass that asks for these FLOP. What it asks for says most often what its gradients will."""
@@ -1099,10 +1103,10 @@ class Watch:
         if known is not None or full:
             if known is not None:
                 known[1] = None  # passes that ask for it differ
-            return self.once_number(*found)
+            return self.once_number(*found, state.no_attention)
         self.measured += 1
         state.variants[products] = [self.measured, found, 1]
-        self.say(PASS_WORK, 0, 0, self.measured, *found)
+        self.say(PASS_WORK, int(state.no_attention), 0, self.measured, *found)
         return self.measured
 
     def listen_to_attention(self, state, on):
@@ -1271,7 +1275,7 @@ class Watch:
         if forward >= 0 and not (measuring.traced or measuring.replayed or measuring.convolved):
             self.states[measuring.number] = State(measuring)
             self.listen_to_parts()
-        self.say(PASS_WORK, 0, 0, measuring.number, forward, backward)
+        self.say(PASS_WORK, int(measuring.no_attention()), 0, measuring.number, forward, backward)
 
     # --- backward passes, updates and batches -----------------------------------------------------------------------
 
@@ -1321,10 +1325,10 @@ class Watch:
         self.beside = (self.beside[0] + 1, self.beside[1] + (flop or 0))
         self.say(MORE_WORK, 0, 0, self.once_number(flop, flop) if flop is not None else 0, 1)
 
-    def once_number(self, forward, backward):
+    def once_number(self, forward, backward, no_attention=False):
         """Of work that happens once; -1: its FLOP are not known."""
         self.once = (self.once + 1) % MOST_ONCE
-        self.say(PASS_WORK, 0, 0, FIRST_ONCE + self.once, forward, backward)
+        self.say(PASS_WORK, int(no_attention), 0, FIRST_ONCE + self.once, forward, backward)
         return FIRST_ONCE + self.once
 
     def walk(self, what, counts):

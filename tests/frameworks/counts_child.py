@@ -274,8 +274,8 @@ def two_models():
     return passes == [id(body), id(head)] * 2
 
 
-def other_attention(true):
-    """Stand-ins for functions of flash-attn, which launch kernels and call nothing: of one the lengths are on the device."""
+def other_attention(true, name):
+    """Stand-ins for functions of flash-attn, which launch kernels and call nothing: of two the lengths are on the device."""
 
     def flash_attn_func(q, k, v, causal=False, window_size=(-1, -1)):
         return q + k + v
@@ -283,24 +283,27 @@ def other_attention(true):
     def flash_attn_varlen_func(q, k, v, cu_seqlens_q):
         return q + k + v
 
+    def flash_attn_with_kvcache(q, k_cache, v_cache, cache_seqlens):
+        return q + k_cache + v_cache
+
     class Flash(Attention):
         function = staticmethod(flash_attn_func)
 
         def attend(self, query, key, value):
             return self.function(query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2), True).transpose(1, 2)
 
-    place = types.ModuleType("flash_attn.flash_attn_interface")
-    place.flash_attn_func, place.flash_attn_varlen_func = flash_attn_func, flash_attn_varlen_func
-    sys.modules[place.__name__] = place
+    functions = flash_attn_func, flash_attn_varlen_func, flash_attn_with_kvcache
+    place = sys.modules[name] = types.ModuleType(name)
+    vars(place).update((function.__name__, function) for function in functions)
     found = []
-    for function in (flash_attn_func, flash_attn_varlen_func):
+    for function in functions:
         Flash.function = staticmethod(function)
         model = Model(lambda: Block(attention=Flash))
         facts.clear()
         model(ids()).sum().backward()
         found += [fact[4:] for fact in facts if fact[0] == PASS_WORK]
-    del sys.modules[place.__name__]
-    return found == [true, (-1, -1)]
+    del sys.modules[name]
+    return found == [true, (-1, -1), (-1, -1)]
 
 
 def main():
@@ -310,7 +313,9 @@ def main():
     true = {(name, train): true_flop(name, train) for name in MODELS for train in (True, False)}
     listen()
     tried = wrong = 0
-    others = [("two models in a row", two_models()), ("flash-attn", other_attention(true["causal", True]))]
+    others = [("two models in a row", two_models())]
+    for name in ("flash_attn.flash_attn_interface", "flash_attn_interface"):
+        others.append((name, other_attention(true["causal", True], name)))
     others += [(f"six lengths, {way}", lengths(way)) for way in WAYS]
     for what, good in others:
         print("ok  " if good else "FAIL", what)

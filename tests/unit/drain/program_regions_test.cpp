@@ -7,6 +7,7 @@
 #include <memory>
 #include <random>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -82,7 +83,7 @@ class ProgramRegionsTest : public ::testing::Test {
   void launch(int count, std::uint32_t device = 0) {
     for (int i = 0; i < count; ++i) {
       ActivityRecord record;
-      record.name = names.intern("some_kernel");
+      record.name = names.intern(kernel);
       record.correlation = static_cast<CorrelationId>(++launches);
       record.device = static_cast<DeviceId>(device);
       record.begin_ns = now += 1000;
@@ -112,9 +113,10 @@ class ProgramRegionsTest : public ::testing::Test {
     report(FactKind::kUpdateEnd, 50);
     settle();
   }
-  void counted(std::uint32_t model, std::int64_t forward, std::int64_t backward) {
+  void counted(std::uint32_t model, std::int64_t forward, std::int64_t backward, std::uint8_t mode = 0) {
     ProgramFact fact;
     fact.kind = FactKind::kPassWork;
+    fact.mode = mode;
     fact.model = model;
     fact.shape.set(ShapeWords::kBatch, forward);
     fact.shape.set(ShapeWords::kSeqLen, backward);
@@ -153,6 +155,7 @@ class ProgramRegionsTest : public ::testing::Test {
   std::unique_ptr<DetectedRegions> detected;
   std::unique_ptr<ProgramRegions> program;
   TimeNs now = kOrigin;
+  const char* kernel = "some_kernel";
   std::uint32_t launches = 0, opened = 0;
   std::pair<std::uint32_t, TimeNs> behind{0, kOrigin};
   std::vector<std::unique_ptr<InstanceSlot>> slots;
@@ -217,6 +220,29 @@ TEST_F(ProgramRegionsTest, AStepWithoutAConfigIsTheSumOfThePassesThatWereCounted
   EXPECT_EQ(region("step").flop, 6 * (700 + 100 + 150.0));
   EXPECT_EQ(region("backward").flop, 6 * 150.0);
   EXPECT_EQ(region("step").kernels, 6u * 45);
+}
+
+/// A custom operator for attention is called by nobody who counts it. Its kernels show that there is more.
+TEST_F(ProgramRegionsTest, AttentionThatRanAndWasNotCountedLeavesABound) {
+  constexpr std::uint32_t kModel = ProgramRegions::kFirstCounted;
+  constexpr const char* kAttention = "void flash::flash_fwd_kernel<Flash_fwd_kernel_traits<64, 128, 128, 4>>(int)";
+  const ProductTable products;
+  for (const auto& [name, mode, known] :
+       {std::tuple(kAttention, ProgramFact::kNoAttention, false),
+        std::tuple("some_kernel", ProgramFact::kNoAttention, true), std::tuple(kAttention, std::uint8_t{0}, true)}) {
+    begin();
+    ledger->watch_products(products);
+    kernel = name;
+    for (int i = 0; i < 6; ++i) {
+      if (i == 1) counted(kModel, 100, 200, mode);
+      train(kModel);
+    }
+    finish();
+    for (const auto& [kind, flop] : {std::pair("step", 1800.0), std::pair("forward", 600.0)}) {
+      EXPECT_EQ(region(kind).instances, 6u);
+      EXPECT_EQ(region(kind).flop, known ? std::optional(flop) : std::nullopt) << kind << ", " << name;
+    }
+  }
 }
 
 /// Until a model's config is read, its products are counted, too: the config counts if it can be read.
