@@ -539,6 +539,11 @@ class Measured:
         self.forward += flop
         self.backward += 2 * flop if gradients else 0
 
+    def has_functions(self, nodes):
+        """Whether autograd's graph has functions of the program's: not those of torch, as activation checkpoints are."""
+        kinds = (getattr(type(node), "_forward_cls", None) for node, _ in graph_below(nodes) or ())
+        return any(kind is not None and not kind.__module__.startswith("torch.") for kind in kinds)
+
     def no_attention(self):
         """None was called that is counted. If there is some all the same, as a custom operator, its kernels show it."""
         return not (self.spans or self.traced or self.replayed or self.scripted)
@@ -613,6 +618,8 @@ class Measured:
             seen = products == self.linear + self.activations + self.again
             complete = (attention, convolutions) == (self.attended_to, self.convolved_at) and not others
             known = seen or (complete and products >= self.linear > 0 and self.watch.sequence is not int)
+            # A function of the program may multiply for its gradients in the forward pass already, as losses by parts do.
+            self.whole = self.whole and (known or not self.activations or not self.has_functions(nodes))
             self.backward += backward - self.linear_backward if known else 2 * self.activations
             proven = seen and complete and not convolutions
             if proven:
