@@ -90,6 +90,7 @@ bool EnvironmentCopy::read() {
 }
 
 bool EnvironmentCopy::is_current() const {
+  if (now(environ) != source_) return false;
   const std::size_t all = source_ == nullptr ? 0 : entries_.size();
   const auto again = std::make_unique_for_overwrite<const char*[]>(all);
   for (std::size_t done = 0; done < all;) {

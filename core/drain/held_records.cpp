@@ -82,7 +82,7 @@ void HeldRecords::drop_before(const HeldRecord* until) noexcept {
 void HeldRecords::close_up() {
   records_.erase(records_.begin(), records_.begin() + static_cast<std::ptrdiff_t>(front_));
   taken_ -= front_;
-  known_from_ -= front_;  // below zero, and back where it counts from front_
+  known_from_ -= front_;  // it may wrap; its distance from front_ is right all the same
   known_until_ -= std::min(known_until_, front_);
   front_ = 0;
 }

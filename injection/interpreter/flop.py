@@ -545,7 +545,7 @@ class Measured:
         return any(kind is not None and not kind.__module__.startswith("torch.") for kind in kinds)
 
     def no_attention(self):
-        """None was called that is counted. If there is some all the same, as a custom operator, its kernels show it."""
+        """No attention was counted. If some ran all the same, as a custom operator, its kernels show it."""
         return not (self.spans or self.traced or self.replayed or self.scripted)
 
     def add_traced(self, traced, given):

@@ -118,8 +118,8 @@ ENGINES = (
 
 
 def alike(sequences):
-    """\return how many there are, their new tokens, and one context for all: with as many new tokens each, they have as many
-    pairs of a token and one that it sees as they have by themselves. `sequences`: (new tokens, tokens before them) of each"""
+    """`sequences`: (new tokens, tokens before them) of each. \return how many there are, their new tokens, and one context: as
+    many sequences of equal length behind it have as many pairs of a token and one that it attends to."""
     count, tokens = len(sequences), sum(new for new, _ in sequences)
     if tokens <= 0:
         return 0, 0, -1
