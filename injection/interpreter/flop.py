@@ -618,7 +618,7 @@ class Measured:
             seen = products == self.linear + self.activations + self.again
             complete = (attention, convolutions) == (self.attended_to, self.convolved_at) and not others
             known = seen or (complete and products >= self.linear > 0 and self.watch.sequence is not int)
-            # A function of the program may multiply for its gradients in the forward pass already, as losses by parts do.
+            # An autograd function of the program may compute its gradients in the forward pass already.
             self.whole = self.whole and (known or not self.activations or not self.has_functions(nodes))
             self.backward += backward - self.linear_backward if known else 2 * self.activations
             proven = seen and complete and not convolutions

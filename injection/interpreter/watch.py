@@ -1672,9 +1672,10 @@ class Watch:
         if mode in ("DECODE", "TARGET_VERIFY") or mode.startswith("DRAFT_EXTEND"):
             reads, writes = writes, reads
         elif type(lengths) is list and type(ahead) is list:
-            each = list(zip(lengths, ahead, strict=False))
-            decode = [one for one in each if mode == "MIXED" and one[0] == 1]
-            reads, writes = alike([one for one in each if one not in decode]), alike(decode)
+            groups = [], []
+            for tokens, before in zip(lengths, ahead, strict=False):
+                groups[mode == "MIXED" and tokens == 1].append((tokens, before))
+            reads, writes = map(alike, groups)
         ranks = getattr(runner, "tp_size", 1) * getattr(runner, "pp_size", 1)
         if getattr(getattr(runner, "server_args", None), "enable_dp_attention", False):  # groups with sequences of their own
             ranks = max(1, ranks // max(1, getattr(runner, "dp_size", 1)))

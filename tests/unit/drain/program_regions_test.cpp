@@ -222,7 +222,7 @@ TEST_F(ProgramRegionsTest, AStepWithoutAConfigIsTheSumOfThePassesThatWereCounted
   EXPECT_EQ(region("step").kernels, 6u * 45);
 }
 
-/// A custom operator for attention is called by nobody who counts it. Its kernels show that there is more.
+/// The interpreter does not count attention that runs as a custom operator. Its kernels show that it ran.
 TEST_F(ProgramRegionsTest, AttentionThatRanAndWasNotCountedLeavesABound) {
   constexpr std::uint32_t kModel = ProgramRegions::kFirstCounted;
   constexpr const char* kAttention = "void flash::flash_fwd_kernel<Flash_fwd_kernel_traits<64, 128, 128, 4>>(int)";
