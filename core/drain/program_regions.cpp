@@ -18,9 +18,7 @@ bool is_after(CorrelationId launch, CorrelationId other) noexcept { return raw(o
 
 /// Two models are the same to the account.
 bool alike(const FlopsModel& a, const FlopsModel& b) {
-  Shape shape;
-  shape.batch = 1;
-  shape.seq_len = 128;
+  const Shape shape{1, 128, {}, {}, {}, {}, {}, {}, {}};
   const Work of_a = a.work(Phase::kForward, shape), of_b = b.work(Phase::kForward, shape);
   return !of_a.flop_known || !of_b.flop_known || std::abs(of_a.flop - of_b.flop) <= 0.01 * of_a.flop;
 }

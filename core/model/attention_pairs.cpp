@@ -83,9 +83,7 @@ Count floor_sum(Count n, Count m, Count a, Count b) noexcept {
 
 Count attention_pairs(const PassSeries& s, const Mask& mask, AttentionMode mode) noexcept {
   if (s.fed <= 0 || s.passes <= 0) return 0;
-  if (!s.grows && s.passes > 1) {
-    return attention_pairs({s.past, s.fed, 1, true}, mask, mode) * s.passes;
-  }
+  if (!s.grows && s.passes > 1) return attention_pairs({s.past, s.fed, 1, true}, mask, mode) * s.passes;
   const Count rows = Count(s.fed) * s.passes;
   if (!mask.causal && s.past == 0 && (s.passes == 1 || !s.grows))
     return bidirectional_pairs(s.fed, mask, mode) * s.passes;

@@ -9,6 +9,7 @@ if sys is None:  # for linters alone
         NOTHING,
         Several,
         arguments,
+        code_of,
         elements,
         every_module,
         expression,
@@ -40,9 +41,18 @@ PRODUCT_NODES.update({"MmBackward0": (0, "_saved_self_sym_sizes", "_saved_mat2_s
 OTHER_NODES = ("Attention", "Conv", "Rnn", "Lstm", "Gru", "Mv", "ScaledMm", "GroupedMm", "Linear", "Compiled", "CppNode")
 OTHER_NODES += ("Addbmm", "Addmv", "Addr", "Cdist", "Dot", "Vdot", "ForeachMm", "Solve", "Sparse", "Trilinear")
 MOST_NODES = 1 << 14
+MOST_KERNELS = 8  # that call each other
 INSIDE = ("tag_activation_checkpoint", "wrap_activation_checkpoint", "wrap", "invoke_subgraph")  # of a part of the graph
 MOST_UNSEEN = 0.05  # of a model's matrices, by elements: above it, its FLOP are not known
 ATTENTION = "scaled_dot_product_attention"
+# Functions that convolve: how many dimensions, and their arguments where those say the size of the result.
+OF_CONVOLUTION = ("input", "weight", "bias", "stride", "padding", "dilation", "groups")
+CONVOLUTIONS = {f"conv{dims}d": (dims, OF_CONVOLUTION) for dims in (1, 2, 3)}
+CONVOLUTIONS.update({f"conv_transpose{dims}d": (dims, None) for dims in (1, 2, 3)})
+FAKE = "torch._subclasses"  # of tensors, while torch.compile traces
+# Functions of torch that run a module without gradients, in C++: the products of its matrices, and attention among all tokens.
+FUSED = ("_native_multi_head_attention", "_transformer_encoder_layer_fwd")
+CALLED = {ATTENTION, *CONVOLUTIONS, *FUSED}
 KNOWN = (int, bool, float, str, type(None))  # values that may be asked whether they are true
 OF_NUMBERS = {"+": int.__add__, "-": int.__sub__, "*": int.__mul__, ">": int.__gt__, ">=": int.__ge__}
 OF_NUMBERS.update({"<": int.__lt__, "<=": int.__le__, "==": int.__eq__, "!=": int.__ne__})
@@ -51,7 +61,8 @@ SAME_SHAPE = ("contiguous", "to", "type_as", "float", "half", "bfloat16", "clone
 SHAPING = {"transpose": ("dim0", "dim1"), "unsqueeze": ("dim",), "squeeze": ("dim",), "size": ("dim",)}
 SHAPING.update({"repeat_interleave": ("repeats", "dim"), "flatten": ("start_dim", "end_dim")})
 SHAPING.update({"narrow": ("dim", "start", "length"), "permute": ("dims",)})
-SHAPING.update({"view": ("size",), "reshape": ("shape",), "expand": ("size",)})
+SHAPING.update({"view": ("size",), "reshape": ("shape",), "expand": ("size",), "repeat": ("repeats",), "tile": ("dims",)})
+BY_NUMBERS = ("mul", "div", "add", "sub")  # methods that keep the shape, if their argument is a number
 
 
 class Traced:
@@ -87,8 +98,10 @@ class Traced:
                 self.add_inner(node, plain(module)["_modules"], made_of, node in reached)
             elif node.op.startswith("call") and self.add_node(node, made_of, forward, node in reached or not forward):
                 continue
-            elif len(inputs) == 1:
-                made_of[node.name] = made_of.get(inputs[0].name, frozenset())
+            else:
+                tensors = [one for one in inputs if len(getattr(one.meta.get("example_value"), "shape", ())) > 0]
+                if len(tensors) == 1:  # scaled, or in another order
+                    made_of[node.name] = made_of.get(tensors[0].name, frozenset())
 
     def add_inner(self, node, graphs, made_of, backward):
         """An operator around further graphs."""
@@ -322,6 +335,7 @@ class Measured:
         self.linear = self.linear_backward = 0  # of forward and backward: what modules made that multiply by one matrix
         # Modules with matrices that ran; whether cuBLAS was asked for the product of each that is known.
         self.called, self.all_asked = set(), True
+        self.fused = 0  # the id of the module that was counted whole
         self.convolutions, self.within = set(), set()  # modules; matrices of those that have modules inside
         self.parameters, self.seen, self.codes = {}, set(), {}  # elements of matrices; code objects
         self.whole = True
@@ -335,15 +349,18 @@ class Measured:
         self.gradient = self.again = 0  # FLOP of gradients that the pass computes, and of those that have gradients
         # Of TorchScript cuBLAS alone shows products: how many a backward pass has of them is not known.
         self.scripted = is_scripted(module)
-        if self.scripted and (self.gradients or any(name in str(module.inlined_graph) for name in NOT_CUBLAS)):
-            self.whole = False
+        # Nor is it in torch.func.vmap(), whose tensors have the sizes of one of many.
+        self.whole = self.whole and not (self.gradients and (self.scripted or "Vmap" in watch.transforms()))
         self.look_at(module)
         asked()  # before this pass
 
     def look_at(self, module):
         watch = self.watch
-        tables, matrices = set(), {}
+        tables, matrices, scripted = set(), {}, set()
         for one in every_module(module):
+            if is_scripted(one) and id(one) not in scripted:
+                scripted.update(map(id, every_module(one)))
+                self.whole = self.whole and not any(name in str(one.inlined_graph) for name in NOT_CUBLAS)
             if issubclass(type(one), (watch.torch.nn.Embedding, watch.torch.nn.EmbeddingBag)):
                 tables.update(id(matrix) for _, matrix in matrices_of(one))
                 continue
@@ -359,16 +376,22 @@ class Measured:
             if code is not None:
                 self.codes[id(code)] = code
         self.parameters = {place: one.numel() for place, one in matrices.items() if id(one) not in tables}
+        self.looks_up = len(tables) > 0 and not self.parameters
 
     def add(self, module, frame, result):
         """A module with matrices of its own returned."""
         values, weights = plain(module), matrices_of(module)
         self.called.add(id(module))
+        if id(module) == self.fused:
+            self.fused = 0
+            return
         nn = self.watch.torch.nn
         if issubclass(type(module), nn.MultiheadAttention):
-            return self.add_projections(module, values, frame)
+            self.add_projections(module, values, frame)
+            return
         if issubclass(type(module), kinds_of_module("RNNBase", "RNNCellBase")):
-            return self.add_recurrent(module, frame)
+            self.add_recurrent(module, frame)
+            return
         shared = self.watch.first_tensor(arguments(frame.f_locals), 1)
         given = local(shared)
         if type(result) is tuple and result:
@@ -467,11 +490,13 @@ class Measured:
         self.all_asked = self.all_asked and (asked_for or convolves)
         self.activations += products - forward if asked_for else products
 
+    def is_traced(self, frame, given):
+        """torch.compile traces the call, or runs what it traced as it is."""
+        return type(given).__module__.startswith(FAKE) or self.watch.traced_of(receiver(frame)) is not None
+
     def attend(self, frame, offset, query):
         """scaled_dot_product_attention(query, ...) is called: 4 x heads x width x pairs, twice that backward."""
-        values = frame.f_locals
-        # torch.compile traces it, or runs what it traced as it is.
-        if type(query).__module__.startswith("torch._subclasses") or self.watch.traced_of(receiver(frame, values)) is not None:
+        if self.is_traced(frame, query):
             return
         query, key, causal = self.watch.attention(frame, offset, query)
         shape = shape_of(query)
@@ -488,6 +513,71 @@ class Measured:
             self.attention += self.forward - before
         self.asked += self.products()  # before the call
 
+    def innermost(self, frame):
+        """The innermost module with a matrix that a call is inside of; None: there is none."""
+        while frame is not None and id(frame.f_code) not in self.codes:
+            frame = frame.f_back
+        return receiver(frame) if frame is not None else None
+
+    def convolves(self, frame):
+        """Whether it is a convolution of torch's, which is counted where it returns."""
+        return issubclass(type(self.innermost(frame)), self.watch.torch.nn.modules.conv._ConvNd)
+
+    def run_kernel(self, frame):
+        """Products in a kernel of Triton: those of a module's only matrix are counted where it returns, others are not known."""
+        if self.whole and has_dot(receiver(frame)):
+            module = self.innermost(frame)
+            self.whole = module is not None and len(matrices_of(module)) == 1 and not plain(module).get("_modules")
+
+    def counts_apart(self, frame):
+        """What was asked of cuBLAS so far is not for the function that is called."""
+        if not self.convolves(frame):
+            self.activations += self.asked + self.products()
+            self.asked = 0
+
+    def add_fused(self, frame, given):
+        """One of FUSED returned."""
+        module, (batch, tokens, width) = receiver(frame), map(whole, given.shape)
+        if self.is_traced(frame, given):
+            return
+        matrices = [(id(one), name, matrix) for one in every_module(module) for name, matrix in matrices_of(one)]
+        before, activations = self.forward, self.activations
+        self.add_pairs([batch, width, tokens], tokens, False, False)
+        attention = self.forward - before
+        self.attention += attention
+        self.calls.add((tokens, tokens, False))
+        self.attended_to += 1
+        self.add_forward(2 * batch * tokens * sum(matrix.numel() for *_, matrix in matrices))
+        if self.activations - activations >= attention:  # it was made of products
+            self.activations -= attention
+            self.in_products = True
+        self.seen.update((place, name) for place, name, _ in matrices)
+        self.fused = id(module)
+
+    def convolve(self, frame, offset, given, name):
+        """A function that convolves returned."""
+        if self.convolves(frame) or self.is_traced(frame, given):
+            return
+        dims, names = CONVOLUTIONS[name]
+        passed = self.watch.arguments_of_call(frame, offset, names or OF_CONVOLUTION[:2])
+        given = given if self.watch.is_tensor(given) else passed.get("input")
+        weight = passed.get("weight")
+        if type(weight) is Unseen:  # made of one that has its shape
+            alike = [one for _, one in matrices_of(receiver(frame)) if one.shape == weight.shape and one.dim() == dims + 2]
+            weight = alike[0] if alike else Unseen()
+        sizes, of_given = shape_of(weight), shape_of(given)
+        if sizes is None or type(weight) is Unseen or type(given) is Unseen or of_given is None:
+            self.whole = False
+            return
+        out = [*map(whole, of_given)]
+        if names is not None:
+            out[-dims - 1 :] = sizes[0], *sizes_after(out[-dims:], sizes[2:], *map(passed.get, names[3:6]))
+        self.convolved_at += 1
+        trained = (weight.requires_grad is True) + (given.requires_grad is True)
+        self.count(2 * elements(out) * elements(sizes[1:]), trained, True)
+        unseen = (one for one, size in self.parameters.items() if size == elements(sizes) and one not in self.seen)
+        self.seen.update([*unseen][:1])
+
     def attended(self):
         """Attention that is made of products was counted as attention."""
         self.in_products = self.products() > 0 or self.in_products
@@ -501,7 +591,7 @@ class Measured:
     def differentiate(self, results, wanted, again):
         """torch.autograd.grad() is called in the pass. Another thread computes the gradients."""
         first = results[0] if type(results) in (tuple, list) and results else results
-        if type(first).__module__.startswith("torch._subclasses"):  # as torch.compile traces it
+        if type(first).__module__.startswith(FAKE):  # as torch.compile traces it
             return
         flop = flop_of_gradients(self.watch.nodes_of(results), wanted)
         self.whole = self.whole and flop is not None
@@ -540,9 +630,11 @@ class Measured:
         self.backward += 2 * flop if gradients else 0
 
     def has_functions(self, nodes):
-        """Whether autograd's graph has functions of the program's: not those of torch, as activation checkpoints are."""
+        """Whether autograd's graph has functions of the program's that may compute their gradients in the forward pass: no
+        product is in their backward(). Those of torch do not, as activation checkpoints."""
         kinds = (getattr(type(node), "_forward_cls", None) for node, _ in graph_below(nodes) or ())
-        return any(kind is not None and not kind.__module__.startswith("torch.") for kind in kinds)
+        kinds = {kind for kind in kinds if kind is not None and not kind.__module__.startswith("torch.")}
+        return not all(has_product(code_of(own(kind, "backward"))) for kind in kinds)
 
     def no_attention(self):
         """No attention was counted. If some ran all the same, as a custom operator, its kernels show it."""
@@ -617,7 +709,8 @@ class Measured:
             # they have. Else both operands' are assumed.
             seen = products == self.linear + self.activations + self.again
             complete = (attention, convolutions) == (self.attended_to, self.convolved_at) and not others
-            known = seen or (complete and products >= self.linear > 0 and self.watch.sequence is not int)
+            some = self.linear > 0 or self.convolved_at > 0
+            known = seen or (complete and some and products >= self.linear and self.watch.sequence is not int)
             # An autograd function of the program may compute its gradients in the forward pass already.
             self.whole = self.whole and (known or not self.activations or not self.has_functions(nodes))
             self.backward += backward - self.linear_backward if known else 2 * self.activations
@@ -634,7 +727,11 @@ class Measured:
             self.parameters = {place: count for place, count in self.parameters.items() if place[0] in ran}
         excused = self.within if every and self.everything else set()  # no product shows them: they are added, or looked up
         unseen = self.parameters.keys() - self.seen - excused
-        unseen = sum(self.parameters[one] for one in unseen if one[0] in self.called | self.convolutions or not every)
+        # Convolutions ask nothing: one that did not run was not called, if calls are all there is.
+        silent = self.convolutions if self.traced or self.replayed or self.scripted else set()
+        unseen = sum(self.parameters[one] for one in unseen if one[0] in self.called | silent or not every)
+        if self.looks_up and self.whole and not (self.everything or self.forward or self.traced or self.replayed):
+            return 0, 0  # tables of embeddings alone
         too_many = not proven and unseen > MOST_UNSEEN * sum(self.parameters.values())
         if not self.whole or not self.forward or too_many:
             return None
@@ -789,6 +886,19 @@ def flop_of_call(query, key, causal):
     return 4 * elements(shape_of(query)) // tokens * pairs_of(tokens, keys, causal is True)
 
 
+def sizes_after(sizes, kernel, stride, padding, dilation):
+    """Of a convolution's result, dimension by dimension."""
+
+    def at(value, place, default):
+        value = default if value is None else value
+        return value[place % len(value)] if type(value) in (tuple, list) else value
+
+    for place, size in enumerate(sizes):
+        within = at(dilation, place, 1) * (kernel[place] - 1)
+        around = {"same": within, "valid": 0}.get(padding) if type(padding) is str else 2 * at(padding, place, 0)
+        yield (size + around - within - 1) // at(stride, place, 1) + 1
+
+
 def shape_of(thing):
     kind = type(thing)
     if kind is Unseen or kind is Shaped:
@@ -855,7 +965,8 @@ def result_of(function, given, keywords):
     """A call inside of the arguments."""
     thing, name = function if type(function) is tuple and len(function) == 2 else (None, None)
     shape, names = shape_of(thing), SHAPING.get(name)
-    if name in SAME_SHAPE and shape is not None and type(thing) is not Unseen:
+    same = name in SAME_SHAPE or (name in BY_NUMBERS and all(type(one) in KNOWN for one in given))
+    if same and shape is not None and type(thing) is not Unseen:
         return thing
     if shape is None or type(thing) is Unseen or name not in SHAPING:
         return Unseen(thing, *given)
@@ -891,6 +1002,9 @@ def shaped(thing, name, shape, first=None, second=None, third=None):
     elif name == "flatten":
         begin, end = range(len(shape))[first or 0], range(len(shape))[-1 if second is None else second]
         shape[begin : end + 1] = [elements(shape[begin : end + 1])]
+    elif name in ("repeat", "tile"):
+        shape, times = ([1] * (len(other) - len(one)) + [*one] for one, other in ((shape, first), (first, shape)))
+        shape = [size * often for size, often in zip(shape, times)]
     elif name == "expand":
         more = len(first) - len(shape)
         shape = [size if size != -1 else shape[place - more] for place, size in enumerate(first)]
@@ -916,6 +1030,28 @@ def has_gradient(value):
     if type(value) in (tuple, list):
         return any(map(has_gradient, value))
     return getattr(value, "requires_grad", value is None) is True
+
+
+def has_dot(kernel, depth=0):
+    """Whether a kernel of Triton, or one that it calls, multiplies matrices."""
+    function = plain(kernel).get("fn")
+    code = getattr(function, "__code__", None)
+    if code is None or depth > MOST_KERNELS:
+        return False
+    if "dot" in code.co_names or "dot_scaled" in code.co_names:
+        return True
+    inside = (function.__globals__.get(name) for name in code.co_names)
+    return any(has_dot(one, depth + 1) for one in inside if type(one) is type(kernel))
+
+
+def has_product(code):
+    """Whether a function calls one of torch that multiplies matrices, by its name, or has an operator @."""
+    if code is None:
+        return False
+    if not PRODUCTS.keys().isdisjoint(code.co_names):
+        return True
+    dis = sys.modules.get("dis")
+    return dis is not None and any(one.argrepr == "@" for one in dis.get_instructions(code))
 
 
 def product_of(node):

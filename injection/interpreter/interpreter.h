@@ -13,7 +13,7 @@ namespace mfu {
 struct InterpreterMessage {
   enum class Kind : std::uint8_t {
     kUsed,     ///< the program is watched: a line for people
-    kModel,    ///< `text` is the config of model `number`, JSON; plus kRanks for each rank that shares its work
+    kModel,    ///< `text`: parameters (0: not known), then the config, JSON; `number`: plus kRanks for each rank
     kStopped,  ///< nothing is reported from now on: why; `number`: the line of a fault, or 0
     kNotYet,   ///< torch is not imported
   };

@@ -251,6 +251,15 @@ def arguments(values):
     return (*values.values(), *(rest if type(rest) is tuple else ()), *(more.values() if type(more) is dict else ()))
 
 
+def dictionary_of(value):
+    """What an argument holds by name, as a batch of a tokenizer does; None: it is no dictionary."""
+    kind = type(value)
+    if issubclass(kind, dict):
+        return value
+    found = plain(value).get("data") if attribute("collections", "UserDict") in kind.__mro__ else None
+    return found if type(found) is dict else None
+
+
 def innermost(function):
     """The function behind methods and wrappers of functools."""
     while True:
@@ -280,6 +289,27 @@ def parameters_of(module):
 def matrices_of(module):
     """Those of the module itself: name, parameter."""
     return [(name, p) for name, p in (plain(module).get("_parameters") or {}).items() if p is not None and p.dim() > 1]
+
+
+def is_flat(parameter):
+    """FSDP and ZeRO keep it flat, and parts of it on other ranks."""
+    return any(own(parameter, name) is not None for name in ("_is_flat_param", "ds_shape"))
+
+
+def number_of_elements(parameters):
+    """Of all parameters, each counted once; 0: not known, since some are packed, flat or on other ranks."""
+    each = {id(one): one for one in parameters}.values()
+    odd = any(is_flat(one) or not one.is_floating_point() for one in each)
+    return 0 if odd else sum(whole(one.numel()) for one in each)
+
+
+def has_matrix(module):
+    """Whether a parameter or a buffer of the module itself is one, or may be: FSDP and ZeRO keep theirs flat."""
+    kept = [*parameters_of(module), *(one for one in (plain(module).get("_buffers") or {}).values() if one is not None)]
+    try:
+        return any(one.dim() > 1 or is_flat(one) for one in kept)
+    except Exception:  # one that has no shape yet
+        return True
 
 
 def gradient_of(parameter):
@@ -342,15 +372,29 @@ def unwrapped(module):
         module = inner
 
 
+def known_class_of(kind, torch):
+    """Name of the class of a module whose config says what runs: one of transformers, or a language model of another package.
+    None: the program adds to such a class, or it is none."""
+    adds = False
+    for one in kind.__mro__:
+        if one.__module__.startswith("transformers") and issubclass(one, torch.nn.Module):
+            if one.__name__.endswith("PreTrainedModel"):  # a base
+                return kind.__name__ if kind.__name__.endswith("ForCausalLM") else None
+            return None if adds else one.__name__
+        adds = adds or "forward" in one.__dict__
+    return None
+
+
 def text_of(owner, config, torch):
     """JSON of a model's config, None where it has none that anybody could read. The class that runs is the owner's: a config
-    names the one that was saved, which may have another head, or none."""
+    names the one that was saved, which may have another head, or none. A language model of another package has its own."""
     json = sys.modules.get("json")
     if config is None or json is None or code_of(own(config, "to_dict")) is None:
         return None
     values = config.to_dict()
-    for kind in type(owner).__mro__:
-        if kind.__module__.startswith("transformers") and issubclass(kind, torch.nn.Module):
-            values["architectures"] = [kind.__name__]
-            break
+    if issubclass(type(owner), torch.nn.Module):
+        name = known_class_of(type(owner), torch)
+        if name is None:
+            return None  # what the program makes of it, no config says
+        values["architectures"] = [name]
     return json.dumps(values, default=lambda value: str(value) if type(value) is torch.dtype else None)

@@ -12,6 +12,9 @@ import sys
 if sys is None:  # for linters alone
     from flop import (
         ATTENTION,
+        CALLED,
+        FUSED,
+        KNOWN,
         Call,
         Measured,
         State,
@@ -32,15 +35,18 @@ if sys is None:  # for linters alone
         calls_first,
         code_of,
         code_within,
+        dictionary_of,
         elements,
         every_module,
         first_two,
         gradient_of,
+        has_matrix,
         innermost,
         is_scripted,
         layers_of,
         maker,
         module_of,
+        number_of_elements,
         own,
         parameters_of,
         parts_called,
@@ -107,6 +113,7 @@ ENGINES = (
     ("deepspeed.runtime.engine", "DeepSpeedEngine._take_model_step", "update"),
     ("megatron.core.optimizer.optimizer", "MixedPrecisionOptimizer.step", "update"),
     ("megatron.core.optimizer.optimizer", "ChainedOptimizer.step", "update"),
+    ("triton.runtime.jit", "JITFunction.run", "kernel"),
     ("flash_attn.flash_attn_interface", "flash_attn_func", "attention"),
     ("flash_attn.flash_attn_interface", "flash_attn_varlen_func", "packed_attention"),
     ("flash_attn.flash_attn_interface", "flash_attn_with_kvcache", "packed_attention"),
@@ -254,6 +261,7 @@ class Watch:
         self.watched, self.attends = {}, {}
         self.searching = False  # every call is looked at, while the first pass of a model is measured
         self.refs, self.known, self.engines, self.drafts = {}, {}, set(), None
+        self.has_models = False  # with matrices
         self.numbers, self.unsure, self.unread = {}, set(), set()  # models by config; those that may not be readable
         self.left, self.passes, self.steps, self.passes_before = LEARN_PASSES, 0, 0, -1
         self.learn_from = 0  # passes
@@ -278,11 +286,13 @@ class Watch:
         self.stopped = self.compiled = self.traced_updates = False
         self.late = False  # the pass that begins is seen only now
         self.plain_call = code_of(own(torch.nn.Module, "_call_impl")) or self  # which no code is
-        self.call = self.wrapper = self.runs = None  # of modules; torch.compile's around what it compiles; around what it has
+        # Of modules; torch.compile's around what it compiles; around what it has; of Triton's kernels.
+        self.call = self.wrapper = self.runs = self.kernels = None
         # Sizes are asked without what a program puts in front of its tensors' methods.
         self.tensor = torch.Tensor
         self.quiet = getattr(torch._C, "DisableTorchFunctionSubclass", None) or torch._C.DisableTorchFunction
         self.tracing = getattr(torch._C, "_get_tracing_state", lambda: None)
+        self.functorch = getattr(torch._C, "_functorch", None)
         self.sequence = getattr(getattr(torch._C, "_autograd", None), "_get_sequence_nr", int)  # the next node's; int: not known
         for self.tool in TOOLS:
             try:
@@ -386,22 +396,37 @@ class Watch:
         if looks is None or (looks is self.checking and not looks.looks) or self.stopped:
             return None  # of a pass that is compared, one call may say enough
         try:
-            if type(function) is not type(len) or function.__name__ != ATTENTION:
+            name = function.__name__ if type(function) is type(len) else None
+            if name not in CALLED:
                 return self.monitor.DISABLE  # of this place
             if looks.thread == self.ident():
                 if len(self.attends) < MOST_CODES:
                     self.attends[id(code)] = self.ref(code)
-                self.attend(looks, sys._getframe(1), offset, first)
+                if name == ATTENTION:
+                    self.attend(looks, sys._getframe(1), offset, first)
+                elif looks is self.measuring:
+                    looks.counts_apart(sys._getframe(1))
+                elif name in FUSED:
+                    with self.quiet():
+                        self.compare_call(looks, lambda: (first, first, False))
         except Exception as fault:
             self.fail(fault)
         return None
 
     def on_call_end(self, code, offset, function, first):
-        """Of the calls that on_call() leaves on: attention that is made of products has been counted."""
-        if self.measuring is None or type(function) is not type(len) or function.__name__ != ATTENTION:
+        """Of the calls that on_call() leaves on: what they asked of cuBLAS is known."""
+        name = function.__name__ if self.measuring is not None and type(function) is type(len) else None
+        if name not in CALLED or self.stopped or self.measuring.thread != self.ident():
             return
-        if not self.stopped and self.measuring.thread == self.ident():
+        frame = sys._getframe(1)
+        if name == ATTENTION:
             self.measuring.attended()
+        elif name in FUSED:
+            with self.quiet():
+                self.count(self.measuring.add_fused, frame, first)
+        else:
+            with self.quiet():
+                self.count(self.measuring.convolve, frame, offset, first, name)
 
     def search(self, on):
         if self.searching != on:
@@ -585,7 +610,7 @@ class Watch:
         with self.quiet():
             found = self.about(module) if self.tracing() is None else None
             if found is None:
-                self.stack()[-1] = (watched, None, id(module))
+                self.stack().pop()  # there may be models inside of it, or among its arguments
                 return
             self.report_pass(module, found, values, function)
         watched.outer += 1
@@ -596,7 +621,7 @@ class Watch:
     def report_pass(self, module, found, values, function):
         _, trains, model, compiled, _ = found
         self.beside = (0, 0)
-        trainable = TRAINABLE if trains else 0
+        trainable = TRAINABLE if trains or "Vmap" in self.transforms() else 0  # what it maps says of no tensor that it trains
         more = values.get("kwargs")
         if type(more) is not dict:
             more = NOTHING
@@ -683,13 +708,13 @@ class Watch:
                     self.pass_begins(frame, watched, module, None, given)
             finally:
                 self.late = False
-            return watched is not None
+            return self.inside()
         parts = parts_called(code, module)
         watched = self.watch(code, self.method_begins, self.leave) if parts else None
         if watched is None or parts[0] is not receiver(called):
             return False
         self.pass_begins(frame, watched, module, code, given)
-        return True
+        return self.inside()
 
     def caller_of(self, frame):
         """The frame that calls the module whose forward() this is; None: it is too far away."""
@@ -817,15 +842,21 @@ class Watch:
 
     def nodes_of(self, result):
         """Autograd nodes of the tensors in a result; none where it holds too many values."""
-        found, waiting = [], [result]
+        if self.is_tensor(result):
+            return [result.grad_fn] if result.grad_fn is not None else []
+        found, waiting, seen = [], [result], set()
         for one in waiting:
+            kind = type(one)
             if self.is_tensor(one):
                 if one.grad_fn is not None:
                     found.append(one.grad_fn)
-                continue
-            for kind, values in ((tuple, tuple.__iter__), (list, list.__iter__), (dict, dict.values)):
-                if issubclass(type(one), kind):
-                    waiting += values(one)
+            elif issubclass(kind, (tuple, list)):
+                waiting += (tuple if issubclass(kind, tuple) else list).__iter__(one)
+            elif issubclass(kind, dict):
+                waiting += dict.values(one)
+            elif id(one) not in seen and not issubclass(kind, (type, self.torch.nn.Module)):  # of the program's own class
+                seen.add(id(one))
+                waiting += plain(one).values()
             if len(waiting) > MOST_IN_RESULT:
                 return []
         return found
@@ -865,10 +896,14 @@ class Watch:
         graph = any(kind.__module__ == "torch.fx.graph_module" for kind in type(module).__mro__)
         if not trains and (graph or not any(plain(m).get("_buffers") for m in every_module(module))):
             return None  # no model: an activation, a loss, a sampler, what torch.compile traced
+        matrices = any(has_matrix(m) for m in every_module(module))
+        if not matrices and (self.has_models or not trains):
+            return None  # a loss with weights of classes or, beside models, of tasks
+        self.has_models = self.has_models or matrices
         inside = unwrapped(module)
         # A config does not say what is frozen or another rank's, so that the products are counted where they run.
         counted = (any(trains) and not all(trains)) or shares(module)
-        number = 0 if counted else self.number_of(inside, own(inside, "config"))
+        number = 0 if counted else self.number_of(inside, own(inside, "config"), size=number_of_elements(parameters))
         compiled = "_orig_mod" in (plain(module).get("_modules") or NOTHING)
         first, last = (parameters[0], parameters[-1]) if parameters else (self, self)
         ends = (self.ref(first), getattr(first, "requires_grad", None), self.ref(last), getattr(last, "requires_grad", None))
@@ -885,14 +920,17 @@ class Watch:
                 self.known.clear()
                 self.refs = {k: kept for k, kept in self.refs.items() if type(k) is not int or kept[1] != number}
 
-    def number_of(self, owner, config, ranks=1):
+    def number_of(self, owner, config, ranks=1, size=0):
         """The number of the model, 0 where its config cannot be read; hands the config over the first time. `ranks` share
-        its work."""
+        its work. `size`: elements of its parameters, by which the drain sees whether the config is of it; 0: not known."""
         seen = self.refs.get(id(owner))
         if seen is not None and seen[0]() is owner:
             return seen[1]
         try:
             text = text_of(owner, config, self.torch)
+            if text is not None:
+                packed = '"quantization_config": {' in text
+                text = f"{0 if packed else size} {text}"
         except Exception:  # of the program's to_dict()
             text = None
         number = self.numbers.get((text, ranks), 0)
@@ -959,6 +997,14 @@ class Watch:
             tensor = more.get("input_ids", values.get("inputs_embeds"))
         if tensor is None or not self.is_tensor(tensor):
             tensor = self.first_tensor(arguments(values), 2)
+        if tensor is None:  # in batches as a tokenizer makes them
+            several = (value if type(value) in (list, tuple) else (value,) for value in arguments(values))
+            batches = [dictionary_of(one) for held in several for one in held[:MOST_IN_RESULT]]
+            batches = [dict.get(one, "input_ids") for one in batches if one is not None]
+            batches = [one for one in batches if one is not None and self.is_tensor(one)]
+            if len(batches) > 1:
+                return -1, -1, sum(whole(one.numel()) for one in batches)
+            tensor = batches[0] if batches else None
         if tensor is None:
             return -1, -1, -1
         try:
@@ -985,14 +1031,17 @@ class Watch:
         try:
             for value in arguments(values):
                 kind = type(value)
-                if kind is list or kind is tuple or kind is dict:
-                    for one in value.values() if kind is dict else value:
-                        if self.is_tensor(one):
-                            key += one.shape
-                            key.append(-2 if one.requires_grad else -1)
-                elif value is not None and (kind is self.tensor or issubclass(kind, self.tensor)):
+                if kind in KNOWN or value is module:
+                    continue
+                if kind is self.tensor or issubclass(kind, self.tensor):
                     key += value.shape
                     key.append(-2 if value.requires_grad else -1)
+                    continue
+                held = value if kind is list or kind is tuple else dict.values(dictionary_of(value) or NOTHING)
+                for one in held:
+                    if self.is_tensor(one):
+                        key += one.shape
+                        key.append(-2 if one.requires_grad else -1)
         except RuntimeError:  # as above
             return 0
         key = tuple(key)
@@ -1166,7 +1215,9 @@ class Watch:
         return found[1] if found is not None and found[0]() is made else None
 
     def listen_to_parts(self):
-        """Their calls matter while products are counted, and where they hold an update."""
+        """Their calls matter while products are counted, and where they hold an update. So do kernels of Triton, meanwhile."""
+        if self.kernels is not None:
+            self.listen(self.kernels, self.measuring is not None)
         if self.runs is not None:
             wanted = self.measuring is not None or self.traced_updates or self.waits() != 0
             self.listen(self.runs, wanted or bool(self.states))
@@ -1200,10 +1251,13 @@ class Watch:
             if looks is self.measuring:
                 self.count(looks.attend, frame, offset, query)
             else:
-                try:
-                    self.compare(looks, *self.attention(frame, offset, query))
-                except Exception:  # as above
-                    looks.attention, looks.looks = None, False
+                self.compare_call(looks, lambda: self.attention(frame, offset, query))
+
+    def compare_call(self, check, attention):
+        try:
+            self.compare(check, *attention())
+        except Exception:  # as above
+            check.attention, check.looks = None, False
 
     def compare(self, check, query, key, causal):
         if shape_of(query) is None or shape_of(key) is None or Unseen in (type(query), type(key)):
@@ -1217,6 +1271,15 @@ class Watch:
 
     def attention(self, frame, offset, query):
         """(query, key, causal) of a call of scaled_dot_product_attention(). The key is Unseen where nothing says its shape."""
+        passed = self.arguments_of_call(frame, offset, ("query", "key", "value", "attn_mask", "dropout_p", "is_causal"))
+        query = query if self.is_tensor(query) else passed.get("query")
+        shape, key = shape_of(query), passed.get("key")
+        if type(key) is Unseen and key.shape is not None and shape is not None and elements(key.shape) == elements(shape):
+            key = query  # the same values in another order
+        return query, key, passed.get("is_causal", False)
+
+    def arguments_of_call(self, frame, offset, names):
+        """Arguments of a call of a builtin function with these parameters, as far as they can be followed."""
         code = frame.f_code
         found = self.calls.get((id(code), offset))
         if found is None or found[0]() is not code:
@@ -1225,13 +1288,7 @@ class Watch:
             place = (id(code), offset)
             gone = guard(lambda reference: self.calls.pop(place, None) and None)
             found = self.calls[place] = (self.ref(code, gone), Call.at(code, offset))
-        call = found[1]
-        passed = call.passed(frame, ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")) if call is not None else {}
-        query = query if self.is_tensor(query) else passed.get("query")
-        shape, key = shape_of(query), passed.get("key")
-        if type(key) is Unseen and key.shape is not None and shape is not None and elements(key.shape) == elements(shape):
-            key = query  # the same values in another order
-        return query, key, passed.get("is_causal", False)
+        return found[1].passed(frame, names) if found[1] is not None else {}
 
     def attention_begins(self, frame, called):
         """Of flash-attn and xformers: sequences x tokens x heads x width."""
@@ -1243,6 +1300,12 @@ class Watch:
         """The lengths of the sequences are on the device."""
         if self.measuring is not None and self.measuring.thread == self.ident():
             self.measuring.whole = False
+
+    def kernel_runs(self, frame, called):
+        """A kernel that is written in Triton: one that multiplies asks nothing of cuBLAS."""
+        if self.measuring is not None and self.measuring.thread == self.ident():
+            with self.quiet():
+                self.count(self.measuring.run_kernel, frame)
 
     def end_measuring(self, failed, result):
         measuring, self.measuring = self.measuring, None
@@ -1305,6 +1368,10 @@ class Watch:
         """torch.autograd.grad(): of parameters, which an optimizer gets then, it is a backward pass. Of other tensors, as a
         picture that is attacked, it is work of unknown FLOP."""
         inputs, again = frame.f_locals.get("inputs"), frame.f_locals.get("create_graph") is True
+        if self.is_functional(frame):
+            self.backward(frame, called, functional=True)
+            self.taken = 0 if self.optimizers else id(self.call)
+            return
         given = inputs if type(inputs) in (tuple, list) else ()
         trains = type(inputs).__name__ == "generator" or any(issubclass(type(one), self.torch.nn.Parameter) for one in given)
         if again or self.stack() or not (self.optimizers or trains):
@@ -1317,10 +1384,22 @@ class Watch:
         elif self.results:
             self.more_work(frame.f_locals.get("outputs"), given or (inputs,))
 
+    def transforms(self):
+        """Names of those of torch.func that are under way on this thread, the outermost first."""
+        if self.functorch is None or self.functorch.maybe_current_level() is None:
+            return ()
+        return [one.key().name for one in self.functorch.get_interpreter_stack() or ()]
+
+    def is_functional(self, frame):
+        """torch.func.grad() and the like, of passes that train: there are no gradients of these gradients."""
+        caller = frame.f_back.f_globals.get("__name__") if frame.f_back is not None else None
+        functional = caller == "torch._functorch.eager_transforms" and self.pending > 0 and not self.stack()
+        return functional and self.transforms().count("Grad") == 1
+
     def more_work(self, results, wanted):
         """Gradients of these tensors are asked of autograd, beside the backward passes."""
         flop = None
-        if self.capture is None:  # a number of one time is none of each replay
+        if self.capture is None and "Vmap" not in self.transforms():  # a number of one time is none of each replay
             flop = self.walk(len(wanted), lambda: flop_of_gradients(self.nodes_of(results), wanted))
         self.beside = (self.beside[0] + 1, self.beside[1] + (flop or 0))
         self.say(MORE_WORK, 0, 0, self.once_number(flop, flop) if flop is not None else 0, 1)
@@ -1363,8 +1442,9 @@ class Watch:
 
         return self.walk("all", counts)
 
-    def backward(self, frame, called):
-        self.gradients(frame, called)
+    def backward(self, frame, called, functional=False):
+        if not functional:
+            self.gradients(frame, called)
         stack = self.stack()
         # Checkpoints compute gradients inside of a backward pass, on the thread that works for it.
         thread = self.ident()
@@ -1575,13 +1655,17 @@ class Watch:
                 "packed_attention": (self.packed_attention_begins, None),
                 "no_pass": (lambda frame, called: self.enter(frame, called, None), self.leave),
                 "cache": (self.cache_resets, None),
+                "kernel": (self.kernel_runs, None),
                 "paged_pass": (self.paged_begins, self.leave),
                 "sglang_pass": (self.sglang_begins, self.leave),
                 "update": (self.update, self.leave),
                 "vllm_pass": (self.vllm_begins, self.vllm_launched),
                 "vllm_sample": (None, self.vllm_sampled),
             }[kind]
-            self.watch(code, start, end, kind not in ("cache", "attention", "packed_attention"))
+            watched = self.watch(code, start, end, kind not in ("cache", "kernel", "attention", "packed_attention"))
+            if kind == "kernel":
+                self.kernels = watched
+                self.listen_to_parts()
 
     def cache_resets(self, frame, called):
         self.local.cached = (None, 0)

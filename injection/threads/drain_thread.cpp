@@ -3,6 +3,7 @@
 #include <time.h>
 
 #include <algorithm>
+#include <charconv>
 #include <utility>
 
 #include "core/families/read_architecture.h"
@@ -481,17 +482,21 @@ void DrainThread::take_program() {
   for (std::string& notice : program->take_notices()) parts_.sink.say("interpreter", std::move(notice));
 }
 
-/// A model's own config, as the program has it.
+/// A model's own config, as the program has it, behind the number of the model's parameters; 0: not known.
 void DrainThread::take_model(const InterpreterMessage& message) {
   const std::uint32_t number = message.number % InterpreterMessage::kRanks;
-  Result<Architecture> read = read_model(message.text, "");
-  std::optional<FlopsModel> model;
+  std::uint64_t parameters = 0;
+  const char* config = std::from_chars(message.text.data(), message.text.data() + message.text.size(), parameters).ptr;
+  Result<Architecture> read = read_model(config, "");
   FlopsOptions options;
   options.parallel.tp = std::max(1u, message.number / InterpreterMessage::kRanks);
-  if (read) model = FlopsModel::make(std::move(*read), options);
+  std::optional<FlopsModel> model = read ? std::optional(FlopsModel::make(std::move(*read), options)) : std::nullopt;
   Work work = model ? model->work(Phase::kForward, {1, 128, {}, {}, {}, {}, {}, {}, {}}) : Work{};
   if (work.flop_known && model->spec().vision && !model->spec().is_vision_only())  // a pass names no images
     work.flop_known = false, work.missing = "images";
+  const std::uint64_t named = work.flop_known ? count_params(model->spec()).text_total().u64() : 0;
+  if (named != 0 && parameters != 0 && (parameters < named - named / 100 || parameters > named + named / 100))
+    work.flop_known = false, work.missing = "as many parameters as the model has";
   Interpreter::answer(number, work.flop_known);
   if (work.flop_known) return account_->program()->add_model(number, std::move(*model));
   parts_.sink.say("interpreter",

@@ -3,12 +3,17 @@
 Prints a line for each, and exits with 1 where one is counted wrong, or is counted although nothing says its keys or its mask.
 """
 
+import contextlib
 import sys
 
 import torch
-from counts_child import PASS_WORK, facts, listen, numbers_of_passes
+import triton
+import triton.language as tl
+from counts_child import PASS_BEGIN, PASS_WORK, facts, listen, numbers_of_passes
 from torch import nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention as attention
+from torch.utils.flop_counter import FlopCounterMode
 
 BATCH, HEADS, TOKENS, KEYS, WIDTH = 2, 3, 10, 25, 8
 ALL, CACHE, CAUSAL, PART = TOKENS * TOKENS, TOKENS * KEYS, TOKENS * (TOKENS + 1) // 2, TOKENS * (TOKENS + 4)  # pairs
@@ -133,9 +138,115 @@ def kept_keys(grows, says, first=KEYS, passes=150):
     return [work[number] for number in numbers] == true, len({*numbers}) < passes // 10
 
 
+class Among(nn.Module):
+    """Attention of a module of PyTorch's among all tokens, behind one layer."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer, self.attention = nn.Linear(HEADS * WIDTH, HEADS * WIDTH), nn.MultiheadAttention(HEADS * WIDTH, HEADS, batch_first=True)
+
+    def forward(self, x):
+        x = self.layer(x)
+        return self.attention(x, x, x, need_weights=False)[0]
+
+
+def by_one_function(make):
+    """\return whether a pass in evaluation, which PyTorch makes by one function for several layers, has the FLOP that the
+    layers have one by one"""
+    model, found = make().eval(), []
+    for tokens in (TOKENS, TOKENS, 2 * TOKENS):
+        x = torch.randn(BATCH, tokens, HEADS * WIDTH)
+        with torch.no_grad(), sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as true:
+            torch.backends.mha.set_fastpath_enabled(False)
+            model(x)
+        torch.backends.mha.set_fastpath_enabled(True)
+        model = make().eval()  # that no pass was counted of
+        facts.clear()
+        with torch.no_grad():
+            for _ in range(5):
+                model(x)
+        passes = sum(fact[0] == PASS_BEGIN for fact in facts)
+        found.append(passes == 5 and [fact[4] for fact in facts if fact[0] == PASS_WORK] == [true.get_total_flops()])
+    return all(found)
+
+
+@triton.jit
+def product(one, other):
+    return tl.dot(one, other)
+
+
+@triton.jit
+def multiplies(x, weight, y, SIZE: tl.constexpr):
+    places = tl.arange(0, SIZE)[:, None] * SIZE + tl.arange(0, SIZE)[None, :]
+    tl.store(y + places, product(tl.load(x + places), tl.load(weight + places)))
+
+
+@triton.jit
+def rectifies(x, weight, y, SIZE: tl.constexpr):
+    places = tl.arange(0, SIZE)
+    tl.store(y + places, tl.maximum(tl.load(x + places), 0.0))
+
+
+def launched(kernel, x, weight):
+    with contextlib.suppress(Exception):  # there is no GPU
+        kernel[(1,)](x, weight, x, WIDTH)
+    return x
+
+
+class OfTriton(nn.Module):
+    def __init__(self, kernel):
+        super().__init__()
+        self.kernel, self.weight = kernel, nn.Parameter(torch.randn(WIDTH, WIDTH))
+
+    def forward(self, x):
+        return launched(self.kernel, x, self.weight)
+
+
+class Between(nn.Module):
+    """A kernel of Triton between two layers."""
+
+    def __init__(self, kernel, inside):
+        super().__init__()
+        self.kernel, self.layers = kernel, nn.ModuleList([nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, WIDTH)])
+        self.inside = OfTriton(kernel) if inside else None
+
+    def forward(self, x):
+        x = self.layers[0](x)
+        x = launched(self.kernel, x, x) if self.inside is None else self.inside(x)
+        return self.layers[1](x)
+
+
+def of_triton(kernel, inside, layers):
+    """\return whether so many products of a layer were counted; 0: they are not known"""
+    model = Between(kernel, inside)
+    facts.clear()
+    with torch.no_grad():
+        model(torch.randn(WIDTH, WIDTH))
+    return [fact[4] for fact in facts if fact[0] == PASS_WORK] == [2 * WIDTH**3 * layers or -1]
+
+
+TRITON = {
+    "a kernel of Triton that multiplies": (multiplies, False, 0),
+    "one that a module with the matrix runs": (multiplies, True, 3),
+    "one that does not multiply": (rectifies, False, 2),
+}
+FUSED = {
+    "layers of an encoder": lambda: nn.TransformerEncoder(nn.TransformerEncoderLayer(HEADS * WIDTH, HEADS, 40, batch_first=True), 2),
+    "attention of a module": Among,
+}
+
+
 def main():
     listen()
     wrong = 0
+    for words, about in TRITON.items():
+        good = of_triton(*about)
+        wrong += not good
+        print("ok  " if good else f"FAIL {facts}", words)
+    for words, make in FUSED.items():
+        good = by_one_function(make)
+        wrong += not good
+        print("ok  " if good else f"FAIL {facts}", words, "by one function")
     for way, (call, pairs) in WAYS.items():
         module = Attention(call)
         facts.clear()
@@ -151,7 +262,7 @@ def main():
         wrong += found != (True, grows == 0)
         words = f"kept keys, {'more' if grows else 'as many'} in each pass{', as an argument says' if says else ''}{', beside those of an encoder' if first == 1 else ''}"
         print("ok  " if found == (True, grows == 0) else f"FAIL {found}", words)
-    print(f"{len(WAYS) + 5 - wrong} passed, {wrong} failed")
+    print(f"{len(WAYS) + len(TRITON) + len(FUSED) + 5 - wrong} passed, {wrong} failed")
     return 1 if wrong else 0
 
 

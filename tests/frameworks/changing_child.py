@@ -219,6 +219,29 @@ class ByParts(nn.Module):
         return LossByParts.apply(self.rest(x), self.head.weight)
 
 
+class Product(torch.autograd.Function):
+    """Its gradients are computed where all others are."""
+
+    @staticmethod
+    def forward(ctx, one, other):
+        ctx.save_for_backward(one, other)
+        return torch.einsum("bik,bjk->bij", one, other)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        one, other = ctx.saved_tensors
+        return torch.einsum("bij,bjk->bik", gradient, other), torch.einsum("bij,bik->bjk", gradient, one)
+
+
+class OfAFunction(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.one, self.other = Linear(), Linear()
+
+    def forward(self, x):
+        return Product.apply(self.one(x), self.other(x))
+
+
 def by_forward(model, x):
     return model.forward(x)
 
@@ -237,6 +260,9 @@ PROGRAMS = {
     "with a convolution": (lambda: trained(Model(Behind)), PASSES),
     "with checkpoints": (lambda: trained(Model(Linear, checked)), 1),
     "a loss by parts": (lambda: trained(ByParts()), 0),
+    "a function of autograd": (lambda: trained(OfAFunction()), PASSES),
+    "a part that TorchScript runs": (lambda: trained(nn.Sequential(torch.jit.script(Linear()), Linear())), PASSES),
+    "one that convolves": (lambda: trained(nn.Sequential(torch.jit.script(nn.Conv1d(TOKENS, TOKENS, 3, padding=1)), Linear())), 0),
     "a table is made once": (lambda: trained(Keeps(Linear)), PASSES),
     "one after the other": (lambda: trained(Model(Linear), Model(ByHand)), PASSES),
     "experts": (lambda: trained(Model(Experts)), PASSES),

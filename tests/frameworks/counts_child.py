@@ -123,6 +123,43 @@ class Images(nn.Module):
         return self.head(x.mean((2, 3)))
 
 
+class Scaled(nn.Module):
+    """A convolution of the program's own, whose matrix is scaled in each pass."""
+
+    def __init__(self, inputs, outputs, stride=1):
+        super().__init__()
+        self.weight, self.bias = nn.Parameter(torch.randn(outputs, inputs, 3, 3)), nn.Parameter(torch.zeros(outputs))
+        self.scale, self.stride = (9 * inputs) ** -0.5, stride
+
+    def forward(self, x):
+        return F.conv2d(x, self.weight * self.scale, self.bias, self.stride, padding=1)
+
+
+def upwards(x, weight):
+    return F.conv_transpose2d(x, weight, stride=2)
+
+
+class Convolving(nn.Module):
+    """Calls of functions that convolve: with matrices that train, with one that is a buffer, and with one that another module has."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers, self.head = nn.ModuleList([Scaled(3, 8), Scaled(8, 8, 2)]), nn.Linear(4, 10)
+        self.up, self.plain = nn.Parameter(torch.randn(8, 4, 2, 2)), nn.Conv2d(8, 8, 1)
+        self.line = nn.Parameter(torch.randn(4, 4, 3))
+        self.register_buffer("blur", torch.ones(1, 1, 3, 3) / 18)
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = F.relu(layer(x))
+        blur = self.blur.to(x.dtype)
+        x = self.plain(F.conv2d(x, blur.mul(2).tile([8, 1, 1, 1]), stride=(1, 1), padding=(1, 1), groups=8))
+        x = self.plain._conv_forward(x, self.plain.weight * 2, None)
+        x = upwards(x, self.up)
+        w = self.line.to(x.dtype)
+        return self.head(F.conv1d(x.flatten(2), w, padding="same", dilation=2).mean(2))
+
+
 class Widths(nn.Module):
     """Blocks of two widths in turns: what was traced of one is not that of its neighbour."""
 
@@ -164,6 +201,7 @@ MODELS = {
     "shared layers": (lambda: Model(shared=True), ids, 0),
     "frozen layer": (lambda: Model(frozen=True), ids, 0),
     "images": (Images, lambda: torch.randn(2, 3, 16, 16), 0),
+    "convolving": (Convolving, lambda: torch.randn(2, 3, 16, 16), 0),
     "two widths": (Widths, lambda: torch.randn(BATCH, LENGTH, 32), 0),
     "matrices": (Matrices, lambda: torch.randn(4, 8), 0),
     "checkpoints": (lambda: Model(recomputed=True), ids, 0),

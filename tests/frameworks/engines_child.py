@@ -12,8 +12,10 @@ import warnings
 
 import torch
 from counts_child import facts, listen
+from torch import nn
 
 PASS_BEGIN, PASS_END = 0, 1
+OF_CONFIG = 1 << 24
 PREFILL, DECODE, MIXED = "prefill", "decode", "mixed"
 
 
@@ -233,6 +235,52 @@ def continuous():
     return true
 
 
+def classes_with_configs():
+    """\return whether a config says what runs: of a class of transformers and what the program calls so, or of another package's
+    language model; not where the program adds to it"""
+    from transformers import LlamaConfig, LlamaForCausalLM, LlamaModel, LlamaPreTrainedModel, PreTrainedModel
+
+    class Renamed(LlamaForCausalLM):
+        pass
+
+    class WithValues(LlamaForCausalLM):
+        def forward(self, input_ids):
+            return super().forward(input_ids=input_ids).logits.mean()
+
+    class WithHead(LlamaPreTrainedModel):
+        def __init__(self, config):
+            super().__init__(config)
+            self.model, self.head = LlamaModel(config), nn.Linear(16, 64)
+
+        def forward(self, input_ids):
+            return self.head(self.model(input_ids)[0])
+
+    class Around(nn.Module):
+        def __init__(self, config):
+            super().__init__()
+            self.config, self.model, self.head = config, LlamaModel(config), nn.Linear(16, 64)
+
+        def forward(self, input_ids):
+            return self.head(self.model(input_ids)[0])
+
+    class OtherForCausalLM(PreTrainedModel):
+        def __init__(self, config):
+            super().__init__(config)
+            self.layer, self.head = nn.Embedding(40, 16), nn.Linear(16, 40)
+
+        def forward(self, input_ids):
+            return self.head(self.layer(input_ids))
+
+    sizes = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "vocab_size": 40}
+    config, found = LlamaConfig(**sizes, attn_implementation="eager"), []
+    for kind in (LlamaForCausalLM, Renamed, WithValues, WithHead, Around, OtherForCausalLM):
+        model = kind(config)
+        facts.clear()
+        model(torch.ones(2, 8, dtype=torch.int64))
+        found += [fact[3] >= OF_CONFIG for fact in facts if fact[0] == PASS_BEGIN]
+    return found == [True, True, False, False, False, True]
+
+
 PROGRAMS = {
     "vLLM": lambda: vllm(0, True),
     "vLLM, drafted tokens": lambda: vllm(3, True),
@@ -259,6 +307,9 @@ def main():
 
     listen()
     wrong = 0
+    good = classes_with_configs()
+    wrong += not good
+    print("ok  " if good else "FAIL", "classes with configs")
     for words, program in PROGRAMS.items():
         facts.clear()
         true = program()
@@ -267,7 +318,7 @@ def main():
         good = not other and len(found) == len(true)
         wrong += not good
         print("ok  " if good else f"FAIL {len(found)} of {len(true)} passes, {other[:3]}:", words)
-    print(f"{len(PROGRAMS) - wrong} passed, {wrong} failed")
+    print(f"{len(PROGRAMS) + 1 - wrong} passed, {wrong} failed")
     return 1 if wrong else 0
 
 

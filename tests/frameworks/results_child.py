@@ -3,6 +3,7 @@
 Prints a line for each program, and exits with 1 where a fact is missing or is too many.
 """
 
+import collections
 import dataclasses
 import sys
 
@@ -87,14 +88,18 @@ def target():
     trained(Model(), before=lambda i: other(batch()).detach())
 
 
+def minimised(model, loss):
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    for _ in range(STEPS):
+        loss().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+
 def accumulated():
     """Both results are waited for."""
     model = Model()
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
-    for _ in range(STEPS):
-        (model(batch()).sum() + model(batch()).mean()).backward()
-        optimizer.step()
-        optimizer.zero_grad()
+    minimised(model, lambda: model(batch()).sum() + model(batch()).mean())
 
 
 def gradients_alone():
@@ -216,10 +221,19 @@ def change(model, gradients=None, clear=None):
             parameter.grad = None
 
 
+def functional_loss(model):
+    return lambda weights, x: torch.func.functional_call(model, weights, (x,)).sum()
+
+
 def by_hand(way):
     """The program changes the weights itself, and calls no method that says so."""
     model = Model()
+    weights = {name: one.detach() for name, one in model.named_parameters()}
     for _ in range(STEPS):
+        if way == "functional":  # not those of the model
+            gradients = torch.func.grad(functional_loss(model))(weights, batch())
+            weights = {name: one - 0.1 * gradients[name] for name, one in weights.items()}
+            continue
         for _ in range(2 if "batches" in way else 1):
             loss = model(batch()).sum()
             if way == "gradients alone":
@@ -241,11 +255,91 @@ BY_HAND = {
     "with zeros": (STEPS, STEPS, STEPS),
     "none, two batches": (2 * STEPS, 2 * STEPS, STEPS),
     "gradients alone": (STEPS, STEPS, STEPS),
+    "functional": (STEPS, STEPS, STEPS),
 }
+
+
+class Weighed(nn.Module):
+    """A loss with weights of classes, and with weights of tasks that train."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("classes", torch.ones(WIDTH))
+        self.tasks = nn.Parameter(torch.zeros(2))
+
+    def forward(self, result):
+        return (result * self.classes * torch.exp(-self.tasks[0])).sum() + self.tasks.sum()
+
+
+def loss_with_weights():
+    trained(Model(), Weighed())
+
+
+class Around(nn.Module):
+    """A loss that calls the model, and does not hold it as a module."""
+
+    def __init__(self, model):
+        super().__init__()
+        self.__dict__["model"] = model
+        self.register_buffer("weights", torch.ones(WIDTH))
+
+    def forward(self, x):
+        return (self.model(x) * self.weights).sum()
+
+
+def loss_around_a_model():
+    model = Model()
+    loss = Around(model)
+    minimised(model, lambda: loss(batch()))
+
+
+def gradients_of_each():
+    """Of what torch.func maps, FLOP of gradients are not known."""
+    model = Model()
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    for _ in range(STEPS):
+        weights = {name: one.detach() for name, one in model.named_parameters()}
+        found = torch.func.vmap(torch.func.grad(functional_loss(model)), in_dims=(None, 0))(weights, batch())
+        for name, one in model.named_parameters():
+            one.grad = found[name].mean(0)
+        optimizer.step()
+    assert [fact[4:] for fact in facts if fact[0] == PASS_WORK] == [(-1, -1)]
+
+
+class Words(nn.Module):
+    """Takes what a tokenizer makes."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(WIDTH, WIDTH)
+
+    def forward(self, batch):
+        batches = batch if isinstance(batch, list) else [batch]
+        return sum(self.layer(one["input_ids"].unsqueeze(-1).expand(-1, -1, WIDTH).float()).sum() for one in batches)
+
+
+class Tokenized(collections.UserDict):
+    pass
+
+
+def shapes_of_batches():
+    """\return whether the facts have (batch, seq_len, tokens) of each"""
+    model = Words()
+    one, other = ({"input_ids": torch.ones(2, size, dtype=torch.int64), "length": size} for size in (5, 7))
+    given = [one, other, Tokenized(one), Tokenized(other), [one, Tokenized(other)]]
+    facts.clear()
+    for batches in given:
+        model(batches).backward()
+    found = [(fact[4], fact[5], fact[7]) for fact in facts if fact[0] == PASS_BEGIN]
+    flop = [fact[4] for fact in facts if fact[0] == PASS_WORK]
+    of_one = 2 * 2 * WIDTH * WIDTH
+    return found == [(2, 5, -1), (2, 7, -1)] * 2 + [(-1, -1, 24)] and flop == [of_one * 5, of_one * 7, of_one * 12]
 
 
 PROGRAMS = {
     kept: STEP,
+    loss_with_weights: STEP,
+    loss_around_a_model: STEP,
     kept_in_a_dictionary: STEP,
     kept_in_another_class: STEP,
     second_result_alone: STEP,
@@ -254,6 +348,7 @@ PROGRAMS = {
     target: PASS + [DROPPED] + STEP,
     accumulated: PASS + STEP,
     gradients_alone: STEP,
+    gradients_of_each: STEP,
     gradients_of_a_picture: PASS + [MORE_WORK, DROPPED] + STEP,
     penalty: PASS + [MORE_WORK, DROPPED, BACKWARD, MORE_WORK, MORE_WORK, UPDATE],
     gradients_twice: PASS + [MORE_WORK, MORE_WORK, DROPPED, BACKWARD, MORE_WORK, MORE_WORK, UPDATE],
@@ -273,6 +368,9 @@ def main():
         found = (found.count(PASS_BEGIN) - 1, found.count(BACKWARD), found.count(UPDATE))
         wrong += found != wanted
         print("ok  " if found == wanted else f"FAIL {found}, wanted {wanted}", "by hand:", way)
+    good = shapes_of_batches()
+    wrong += not good
+    print("ok  " if good else f"FAIL {facts}", "shapes of batches")
     for program, wanted in PROGRAMS.items():
         facts.clear()
         flop = program()
@@ -285,7 +383,7 @@ def main():
             good = good and flop_of_step() == flop
         wrong += not good
         print("ok  " if good else f"FAIL {found}, wanted {wanted * STEPS}", program.__name__.replace("_", " "))
-    print(f"{len(BY_HAND) + len(PROGRAMS) - wrong} passed, {wrong} failed")
+    print(f"{len(BY_HAND) + 1 + len(PROGRAMS) - wrong} passed, {wrong} failed")
     return 1 if wrong else 0
 
 

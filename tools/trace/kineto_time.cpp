@@ -46,9 +46,8 @@ std::optional<TimeNs> parse_us_as_ns(std::string_view number) noexcept {
     exponent += given;
   }
   if (digits == 0) return 0;
-  for (; exponent > 0; --exponent) {
+  for (; exponent > 0; --exponent)
     if (__builtin_mul_overflow(digits, std::uint64_t{10}, &digits)) return std::nullopt;
-  }
   for (; exponent < 0 && digits != 0; ++exponent) {
     round_up = digits % 10 >= 5;
     digits /= 10;

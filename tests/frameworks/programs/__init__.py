@@ -279,6 +279,7 @@ PROGRAMS = {
         model={"heads": 12, "head_dim": 64, "layers": 4},
         unseen=lambda shape: 4 * 12 * 64 * 4 * shape["batch"] * shape["seq_len"] * (shape["seq_len"] - 1) // 2,
     ),
+    "cut": odd("cut", allowed=(COUNTED + "it needs as many parameters as the model has",)),
     "ddp": Program(
         [HERE / "ranks.py", "--config", LLAMA],
         LLAMA_OPTIONS,

@@ -1,4 +1,4 @@
-"""Training loops that are no plain one: odd.py gan|shared|critic|frozen|distill|rl|lengths|closure|embed|processor|handmade|recurrent|by-hand|kept|kept-products|dropped|attack|penalty|forces|graph|autoencoder|seq2seq|pictures|loss-network. The ranges note what they do, and hold their shape."""
+"""Training loops that are no plain one: odd.py gan|shared|critic|frozen|distill|rl|lengths|closure|embed|cut|processor|handmade|recurrent|by-hand|kept|kept-products|dropped|attack|penalty|forces|graph|autoencoder|seq2seq|pictures|loss-network. The ranges note what they do, and hold their shape."""
 
 import random
 import sys
@@ -160,6 +160,19 @@ def embed():
         for batch in range(1, 31):
             with range_of("forward", batch=batch, seq_len=64):
                 model(tokens(batch, 64))
+
+
+def cut():
+    """A model that has fewer layers than its config says, and another head."""
+    model = language_model(6)
+    model.model.layers = model.model.layers[:2]
+    model.lm_head = nn.Linear(model.config.hidden_size, 3000, bias=False, dtype=torch.bfloat16, device="cuda")
+    optimizer = torch.optim.AdamW(model.parameters(), fused=True)
+    for _ in range(20):
+        with range_of("step", batch=4, seq_len=64):
+            model(input_ids=tokens(4, 64)).logits.float().square().mean().backward()
+            optimizer.step()
+            optimizer.zero_grad()
 
 
 class Attention(nn.Module):
@@ -561,6 +574,7 @@ def loss_network():
     "lengths": lengths,
     "closure": closure,
     "embed": embed,
+    "cut": cut,
     "processor": processor,
     "handmade": handmade,
     "recurrent": recurrent,
