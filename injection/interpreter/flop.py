@@ -342,7 +342,10 @@ class Measured:
         self.convolved, self.graph = False, None  # a convolution asked cuBLAS for products; products_of_graph() of the result
         self.everything, self.in_products = 0, False  # that was asked of cuBLAS; attention, too
         self.calls, self.attention = set(), 0  # of attention: tokens, keys and whether it is causal; FLOP
-        self.attended_to = self.convolved_at = 0  # calls of attention; of modules that convolve
+        self.attended_to = 0  # calls of attention
+        # FLOP of gradients of each call of attention, and of each convolution with the id of its module, that has some.
+        self.of_attention, self.of_convolutions = [], []
+        self.detached = None  # matrices in autograd's graph, others that ran, FLOP backward if those get no gradients
         self.seq_len, self.spans = seq_len, set()  # of attention: tokens and keys, traced or not
         self.places = {}  # of matrices by their id: module, name
         self.traced = self.replayed = False  # what was traced ran; a graph did
@@ -433,8 +436,7 @@ class Measured:
             return
         self.seen.update((place, name) for place, name, _ in factors)
         trains = any(matrix.requires_grad is True for _, _, matrix in factors)
-        self.convolved_at += convolves
-        self.count(forward, trains + (shared.requires_grad is True), convolves)
+        self.count(forward, trains + (shared.requires_grad is True), convolves, module)
 
     def add_projections(self, module, values, frame):
         query, key = frame.f_locals.get("query"), frame.f_locals.get("key")
@@ -473,12 +475,16 @@ class Measured:
         self.asked += self.products()
         return self.asked >= forward
 
-    def count(self, forward, gradients, convolves=False):
-        """`gradients`: 1 for that of a matrix that trains, and 1 for that of its input where it needs one."""
+    def count(self, forward, gradients, convolves=False, owner=None):
+        """`gradients`: 1 for that of a matrix that trains, and 1 for that of its input where it needs one. `owner`: the module
+        that has the matrix."""
         self.add_forward(forward, convolves)
         self.backward += forward * gradients
-        self.linear += 0 if convolves else forward
-        self.linear_backward += 0 if convolves else forward * gradients
+        if not convolves:
+            self.linear += forward
+            self.linear_backward += forward * gradients
+        elif gradients:
+            self.of_convolutions.append((forward * gradients, id(owner)))
 
     def add_forward(self, forward, convolves=False):
         """`convolves`: where cuDNN does, it asks nothing of cuBLAS, or for the same product once or several times."""
@@ -506,11 +512,13 @@ class Measured:
             tokens, keys = whole(shape[-2]), whole(shape_of(key)[-2])
             if type(causal) is not bool and tokens > 1 and tokens == keys:
                 self.whole = False
-            before = self.forward
+            forward, backward = self.forward, self.backward
             self.add_attention(query, key, causal is True)
             self.calls.add((tokens, keys, causal is True))
             self.attended_to += 1
-            self.attention += self.forward - before
+            self.attention += self.forward - forward
+            if self.backward > backward:
+                self.of_attention.append(self.backward - backward)
         self.asked += self.products()  # before the call
 
     def innermost(self, frame):
@@ -572,9 +580,8 @@ class Measured:
         out = [*map(whole, of_given)]
         if names is not None:
             out[-dims - 1 :] = sizes[0], *sizes_after(out[-dims:], sizes[2:], *map(passed.get, names[3:6]))
-        self.convolved_at += 1
         trained = (weight.requires_grad is True) + (given.requires_grad is True)
-        self.count(2 * elements(out) * elements(sizes[1:]), trained, True)
+        self.count(2 * elements(out) * elements(sizes[1:]), trained, True, receiver(frame))
         unseen = (one for one, size in self.parameters.items() if size == elements(sizes) and one not in self.seen)
         self.seen.update([*unseen][:1])
 
@@ -628,6 +635,31 @@ class Measured:
             flop *= size
         self.forward += flop
         self.backward += 2 * flop if gradients else 0
+
+    def without_detached(self, nodes, since):
+        """Autograd's graph lacks products, attention or convolutions that ran: they have no gradients, where their results were
+        detached, or nothing reads them. Matrices that are not in the graph at all may be those of a result that is kept
+        elsewhere: then they get gradients.
+        \return FLOP backward; None: not known, or not yet"""
+        _, backward, attention, convolutions, _ = self.graph
+        leaves = {id(getattr(node, "variable", None)) for node, _ in graph_below(nodes, since)}
+        every = every_module(self.module())
+        matrices = [(id(one), matrix) for one in every for name, matrix in matrices_of(one) if (id(one), name) in self.seen]
+        reached = [(place, one) for place, one in matrices if id(one) in leaves]
+        missing = [one for _, one in matrices if one.requires_grad and id(one) not in leaves]
+        if not reached:
+            return None  # what autograd has are parts of them
+        known, places = True, {place for place, _ in reached}
+        convolved = [flop for flop, place in self.of_convolutions if place in places]
+        for number, of_calls in ((attention, self.of_attention), (convolutions, convolved)):
+            known = known and (number == len(of_calls) or (number < len(of_calls) and len({*of_calls}) == 1))
+            backward += sum(of_calls[:number])
+        if missing:
+            some = ([self.watch.ref(one) for one in those] for those in ([one for _, one in reached], missing))
+            self.detached = *some, backward if known else -1
+            return None
+        self.whole = self.whole and known
+        return backward
 
     def has_functions(self, nodes):
         """Whether autograd's graph has functions of the program's that may compute their gradients in the forward pass: no
@@ -708,12 +740,18 @@ class Measured:
             # Where autograd has each product that was seen, or those of all modules and no other work, it knows which gradients
             # they have. Else both operands' are assumed.
             seen = products == self.linear + self.activations + self.again
-            complete = (attention, convolutions) == (self.attended_to, self.convolved_at) and not others
-            some = self.linear > 0 or self.convolved_at > 0
-            known = seen or (complete and some and products >= self.linear and self.watch.sequence is not int)
+            complete = (attention, convolutions) == (len(self.of_attention), len(self.of_convolutions)) and not others
+            numbered = (self.linear > 0 or self.of_convolutions) and self.watch.sequence is not int
+            known = seen or (complete and numbered and products >= self.linear)
+            ran = self.linear + self.activations
+            fewer = attention < len(self.of_attention) or convolutions < len(self.of_convolutions)
+            unclear = numbered and (products < ran or (products == ran and fewer))  # more are those of attention, as of products
+            unclear = unclear and not (others or self.again or self.gradient or self.in_products)
+            without = self.without_detached(nodes, since) if unclear else None
             # An autograd function of the program may compute its gradients in the forward pass already.
             self.whole = self.whole and (known or not self.activations or not self.has_functions(nodes))
             self.backward += backward - self.linear_backward if known else 2 * self.activations
+            self.backward = self.backward if without is None else without
             proven = seen and complete and not convolutions
             if proven:
                 self.watch.prove(self.module())

@@ -262,6 +262,7 @@ class Watch:
         self.searching = False  # every call is looked at, while the first pass of a model is measured
         self.refs, self.known, self.engines, self.drafts = {}, {}, set(), None
         self.has_models = False  # with matrices
+        self.detached = []  # passes that were measured, with what may get no gradients
         self.numbers, self.unsure, self.unread = {}, set(), set()  # models by config; those that may not be readable
         self.left, self.passes, self.steps, self.passes_before = LEARN_PASSES, 0, 0, -1
         self.learn_from = 0  # passes
@@ -537,6 +538,8 @@ class Watch:
                 self.layers.backward_ends()
             self.backward_on = None
             self.look_at_gradients()
+            if not self.optimizers:
+                self.look_at_detached()
         elif end == PASS_END and self.measuring is not None and self.measuring.thread == self.ident():
             self.end_measuring(failed, result)
         elif end == PASS_END and (found := self.end_check(failed, result)) != 0:
@@ -1339,6 +1342,10 @@ class Watch:
             self.states[measuring.number] = State(measuring)
             self.listen_to_parts()
         self.say(PASS_WORK, int(measuring.no_attention()), 0, measuring.number, forward, backward)
+        if forward >= 0 and measuring.detached is not None and len(self.detached) < MOST_MODELS:
+            *parameters, backward = measuring.detached
+            before = [[gradient_of(p()) for p in some] for some in parameters]
+            self.detached.append((measuring, parameters, before, (forward, backward) if backward >= 0 else (-1, -1)))
 
     # --- backward passes, updates and batches -----------------------------------------------------------------------
 
@@ -1488,6 +1495,26 @@ class Watch:
         if number not in self.probed and (len(self.trained) > 1 or self.steps < 4):
             self.probed[number] = [gradient_of(p()) for p in found[1]]
 
+    def look_at_detached(self):
+        """When gradients are used: of a measured pass, what is not in autograd's graph has none, if what is in it has."""
+        waiting, self.detached = self.detached, []
+        for one in waiting:
+            measuring, parameters, before, flop = one
+            with self.quiet():
+                reached, missing = ([gradient_of(p()) for p in some] for some in parameters)
+            if reached == before[0]:
+                self.detached.append(one)  # these gradients are of another pass
+                continue
+            if missing != before[1]:  # the result is kept elsewhere: which gradients products without a matrix have is not known
+                if not measuring.activations:
+                    continue
+                flop = -1, -1
+            state = self.states.pop(measuring.number, None)
+            if state is not None and flop[0] >= 0:
+                state.backward = flop[1]
+                self.states[measuring.number] = state
+            self.say(PASS_WORK, int(measuring.no_attention()), 0, measuring.number, *flop)
+
     def look_at_gradients(self):
         if not self.probed:
             return
@@ -1537,6 +1564,8 @@ class Watch:
             self.enter(frame, called, None)
             return
         self.optimizer(one, UPDATE_BEGIN)
+        if self.detached:
+            self.look_at_detached()
         self.enter(frame, called, UPDATE_END, id(one))
         self.say(UPDATE_BEGIN, 0, id(one), 0)
         self.steps += 1

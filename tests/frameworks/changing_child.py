@@ -123,7 +123,7 @@ def trained(*models):
             for model in models:
                 x = model(x.expand(-1, -1, WIDTH))
             true.append([ran.take()])
-            x.mean().backward()
+            (x.mean() + sum(getattr(model, "beside", 0) for model in models)).backward()
             true[-1].append(ran.take())
         optimizer.step()
         optimizer.zero_grad()
@@ -242,6 +242,31 @@ class OfAFunction(nn.Module):
         return Product.apply(self.one(x), self.other(x))
 
 
+class Parts(nn.Module):
+    """Two blocks and a head, parts of which get no gradients."""
+
+    def __init__(self, block, way):
+        super().__init__()
+        blocks = (nn.Conv1d(TOKENS, TOKENS, 3, padding=1) if block is Behind else block() for _ in range(2))
+        self.one, self.other = blocks
+        self.head, self.way = nn.Linear(WIDTH, 4), way
+
+    def forward(self, x):
+        y = self.one(x)
+        if self.way == "target":  # the same block, without gradients
+            return y - self.one(x + 1).detach()
+        if self.way == "probe":
+            return self.head(self.other(y).detach())
+        if self.way == "teacher":
+            with torch.no_grad():
+                z = self.other(x)
+            return self.head(y) + self.head(z)
+        beside = self.head(self.other(y)).mean()
+        if self.way == "kept":  # the loss reads it
+            self.beside = beside
+        return y
+
+
 def by_forward(model, x):
     return model.forward(x)
 
@@ -250,6 +275,10 @@ def checked(layer, x):
     return checkpoint(layer, x, use_reentrant=True)
 
 
+WITHOUT = {
+    "target": "a target that is detached", "probe": "features that are detached", "teacher": "a part runs without gradients",
+    "kept": "a result is kept for the loss", "unread": "nothing reads a part",
+}
 # What runs, and how many passes at least have FLOP that are known.
 PROGRAMS = {
     "forward() is called": (lambda: evaluated(Early(), by_forward), PASSES),
@@ -261,6 +290,11 @@ PROGRAMS = {
     "with checkpoints": (lambda: trained(Model(Linear, checked)), 1),
     "a loss by parts": (lambda: trained(ByParts()), 0),
     "a function of autograd": (lambda: trained(OfAFunction()), PASSES),
+    **{
+        f"{words}, {block.__name__}": (lambda block=block, way=way: trained(Parts(block, way)), 0 if way == "kept" and block is ByHand else PASSES)
+        for block in (Linear, Attends, ByHand, Behind)
+        for way, words in WITHOUT.items()
+    },
     "a part that TorchScript runs": (lambda: trained(nn.Sequential(torch.jit.script(Linear()), Linear())), PASSES),
     "one that convolves": (lambda: trained(nn.Sequential(torch.jit.script(nn.Conv1d(TOKENS, TOKENS, 3, padding=1)), Linear())), 0),
     "a table is made once": (lambda: trained(Keeps(Linear)), PASSES),

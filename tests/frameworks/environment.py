@@ -32,8 +32,8 @@ def interpreter():
 
 
 def directory(requirements, latest):
-    """MFU_FRAMEWORKS_VENV, MFU_VLLM_VENV or MFU_JAX_VENV, or a folder in the user's cache that the pinned versions name."""
-    kind = {"requirements-vllm": "vllm", "requirements-jax": "jax"}.get(requirements.stem, "frameworks")
+    """MFU_FRAMEWORKS_VENV, MFU_PACKAGES_VENV and so on, or a folder in the user's cache that the pinned versions name."""
+    kind = requirements.stem.partition("-")[2] or "frameworks"
     named = os.environ.get(f"MFU_{kind.upper()}_VENV")
     if named:
         return pathlib.Path(named), True

@@ -133,6 +133,15 @@ def odd(mode, **more):
     return Program([HERE / "odd.py", mode, LLAMA], ranges=False, **more)
 
 
+def pairs_of_rows(width, shape):
+    """Three layers of attention among all tokens."""
+    return 3 * 4 * width * shape["batch"] * (shape["seq_len"] ** 2 + shape.get("other", 0) ** 2) * shape.get("passes", 1)
+
+
+def package(mode, **more):
+    return Program([HERE / "packages.py", mode], ranges=False, requirements="requirements-packages.txt", **more)
+
+
 PROGRAMS = {
     "gpt2": gpt2("--steps", 30, alone=True, layers=("forward", "backward")),
     "gpt2-foreach": gpt2("--steps", 24, "--optimizer", "foreach"),
@@ -311,7 +320,15 @@ PROGRAMS = {
     ),
 }
 
-# Of `check --vllm`.
+PACKAGES = {
+    "lightning": package("lightning", unseen=lambda shape: pairs_of_rows(256, shape)),
+    "sentences": package("sentences", unseen=lambda shape: pairs_of_rows(256, shape)),
+    "timm": package("timm", unseen=lambda shape: pairs_of_rows(192, shape)),
+    # How long its documents are, the device alone knows.
+    "titan": package("titan", flop="none"),
+    "titan-graphs": package("titan-graphs", flop="none"),
+}
+
 VLLM_PROGRAMS = {
     "vllm": vllm(detected={"decode": 0.97, "prefill": 0.6}),
     # The engine in a child that was forked, as vLLM does it by default; which rounds begin together is a matter of time, so nothing is named.
@@ -319,7 +336,7 @@ VLLM_PROGRAMS = {
     "vllm-graphs": vllm("--graphs", detected={}, flop="none", warm=True, deadline_s=900),
 }
 
-# Of `check --jax`. XLA runs a step as one CUDA graph, and multiplies by kernels of its own; both can be switched off.
+# XLA runs a step as one CUDA graph, and multiplies by kernels of its own; both can be switched off.
 JAX_PROGRAMS = {
     "jax": jax(HERE / "jax_train.py"),
     "jax-nodes": jax(HERE / "jax_train.py", env={"MFU_GRAPHS": "node"}),
@@ -327,3 +344,6 @@ JAX_PROGRAMS = {
     "jax-kernels": jax(HERE / "jax_train.py", xla="--xla_gpu_enable_command_buffer="),
     "jax-cublas": jax(HERE / "jax_train.py", xla="--xla_gpu_enable_command_buffer= --xla_gpu_enable_triton_gemm=false", flop="executed"),
 }
+
+# Of `check --packages` and so on: what needs packages of its own.
+SETS = {"packages": PACKAGES, "vllm": VLLM_PROGRAMS, "jax": JAX_PROGRAMS}
