@@ -536,4 +536,10 @@ void Ledger::finish(TimeNs end, TimeNs exit) {
   rows_.finish(live_, end);
 }
 
+void Ledger::emit_so_far() {
+  for (std::uint32_t d = 0; d < devices_.size(); ++d)
+    if (devices_[d]) rows_.close_edge(d, devices_[d]->timeline);
+  rows_.emit_run(swept_, true);
+}
+
 }  // namespace mfu

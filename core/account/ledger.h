@@ -111,6 +111,8 @@ class Ledger final : private TimelineListener {
   /// The run ends at `end`: emits all windows and then the whole run (`final_run`). `end` is before the
   /// `exit` where some work has no end: an instance that closed between the two is whole.
   void finish(TimeNs end, TimeNs exit = 0);
+  /// Emits the run so far; it goes on.
+  void emit_so_far();
   /// Once this returns true the ledger stops advancing: exit never waits for a backlog, and finish() ends at now().
   void stop_when(std::function<bool()> out_of_time) { out_of_time_ = std::move(out_of_time); }
   [[nodiscard]] bool out_of_time() const { return out_of_time_ && out_of_time_(); }

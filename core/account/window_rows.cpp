@@ -387,14 +387,20 @@ void WindowRows::emit_until(TimeNs end, const LiveInstances& live) {
 
 void WindowRows::finish(const LiveInstances& live, TimeNs end) {
   if (end > grid().edge(next_window_)) emit_until(end, live);
-  for (const auto& [window, rows] : windows_)  // of a window without length: records that came late at its very begin
-    for (const auto& [key, from] : rows) run_[key].add(from);
-  if (!left_out_)  // the parts of each instance are all there
-    for (auto& [key, row] : run_) row.cut = false;
+  emit_run(end, false);
+}
+
+void WindowRows::emit_run(TimeNs end, bool so_far) {
+  Rows run = run_;
+  for (const auto& [window, rows] : windows_)  // at the end without length: records that came late at its very begin
+    for (const auto& [key, from] : rows) run[key].add(from);
+  if (!left_out_ && !so_far)  // the parts of each instance are all there
+    for (auto& [key, row] : run) row.cut = false;
   WindowSummary out;
   out.final_run = true;
+  out.so_far = so_far;
   out.window = {grid().origin_ns, end};
-  summarize(run_, out);
+  summarize(run, out);
   on_window_(std::move(out));
 }
 

@@ -121,6 +121,8 @@ class WindowRows {
   void emit(const LiveInstances& live) { emit_until(next_end(), live); }
   /// Emits the window that `end` lies in, and the whole run.
   void finish(const LiveInstances& live, TimeNs end);
+  /// Emits the whole run up to `end`, with the windows that were not emitted. \param so_far it goes on
+  void emit_run(TimeNs end, bool so_far);
 
  private:
   using RowKey = std::pair<std::uint32_t, std::uint32_t>;  ///< region or kTotal, device

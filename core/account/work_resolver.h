@@ -1,7 +1,6 @@
 // How much work an instance is: its shape, FLOP, bytes and tokens.
 #pragma once
 
-#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>

@@ -1,7 +1,6 @@
 // Text from outside, made fit for a terminal, a table or a label.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <string>
 #include <string_view>

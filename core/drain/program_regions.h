@@ -41,6 +41,8 @@ class ProgramRegions {
   void add_model(std::uint32_t number, FlopsModel model);
   /// Whether there may be facts about the records that are added from now on. While there are none, none waits.
   void expect_facts(bool expected) noexcept { expects_ = expected; }
+  /// Decides what waits with what is known.
+  void decide() { steps_.flush(); }
   /// Facts are of no use any more.
   [[nodiscard]] bool stopped() const noexcept { return stopped_ && !by_ranges_; }
   /// A record that no instance owns, see DetectedRegions::add, or one whose `owner` waits here.

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <utility>
 
 #include "core/base/number_text.h"
 #include "core/rows/metrics.h"

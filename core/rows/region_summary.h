@@ -386,6 +386,7 @@ struct Stall {
 struct WindowSummary {
   Interval window;
   bool final_run = false;
+  bool so_far = false;                 ///< of a final_run: the program goes on
   bool settled = true;                 ///< false: closed before all of its work was recorded
   std::vector<RegionSummary> regions;  ///< every region and device with anything to say, `total` last
   LaunchAccount launches;              ///< so far in the run

@@ -79,12 +79,14 @@ Result<void> JsonlSink::write_window(const WindowSummary& window) {
 
 Result<void> JsonlSink::write(const WindowSummary& window) {
   try {
-    const WindowSummary* now = window.final_run ? budget_.rest() : budget_.take(window);
+    const bool whole = window.final_run;
+    const WindowSummary* now = !whole ? budget_.take(window) : window.so_far ? nullptr : budget_.rest();
     if (now != nullptr)
-      if (auto done = write_window(*now); !done && !window.final_run) return done;
-    if (!window.final_run) return {};
+      if (auto done = write_window(*now); !done && !whole) return done;
+    if (!whole) return {};
     Json j = line("end", utc_now(), seq_++);
     j.update(to_json(window));
+    if (window.so_far) j["so_far"] = true;
     return file_.append(text_of(j));
   } catch (const std::exception& e) {
     return Error{std::string("window: ") + e.what()};

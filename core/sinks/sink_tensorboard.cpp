@@ -60,6 +60,7 @@ Result<void> TensorboardSink::start(const RunInfo& run) {
 }
 
 Result<void> TensorboardSink::write(const WindowSummary& window) {
+  if (window.so_far) return {};
   try {
     const WindowSummary* now = window.final_run ? budget_.rest() : budget_.take(window);
     return now != nullptr ? write_window(*now) : Result<void>();

@@ -413,6 +413,7 @@ std::string TextSink::window_text(const WindowSummary& window) {
 }
 
 Result<void> TextSink::write(const WindowSummary& window) {
+  if (window.so_far) return {};
   try {
     const WindowSummary* now = window.final_run ? budget_.rest() : budget_.take(window);
     Result<void> done;

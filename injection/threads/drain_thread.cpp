@@ -41,6 +41,7 @@ bool DrainThread::start() {
   // Where there is no thread to be had, these are not needed.
   if (look_ && !look_->start()) look_.reset();
   if (energy_thread_ && !energy_thread_->start()) energy_thread_.reset();
+  parts_.sink.when_asked([this] { poke(); });
   return start_own_thread(
              "mfu-drain", [](void* self) { static_cast<DrainThread*>(self)->loop(); }, this) &&
          (!flush_ || flush_->start());
@@ -130,10 +131,10 @@ void DrainThread::wait_for(TimeNs next, std::uint64_t completed) {
   };
   for (bool flowing = records_flow_; !stopping();) {
     const DurationNs left = next - monotonic_ns();
-    if (left <= 0 || session_ended() || Interpreter::is_half_full()) return;
+    if (left <= 0 || parts_.sink.so_far().asked() || session_ended() || Interpreter::is_half_full()) return;
     wake_.wait(flowing ? std::min<DurationNs>(left, 20'000'000) : left, [&] {
-      return stopping() || session_ended() || Interpreter::is_half_full() || look_waits() ||
-             (!flowing && some_completed());
+      return stopping() || parts_.sink.so_far().asked() || session_ended() || Interpreter::is_half_full() ||
+             look_waits() || (!flowing && some_completed());
     });
     if (!flowing && some_completed()) {  // it was idle, and windows are due again
       flowing = true;
@@ -179,6 +180,8 @@ bool DrainThread::is_crowded() const {
 }
 
 void DrainThread::tick() {
+  if (ProgramRegions* program = account_->program(); program != nullptr && parts_.sink.so_far().asked())
+    program->decide();
   if (parts_.imports != nullptr) parts_.imports->scan_if_changed();  // modules that were loaded since
   look_for_kernel_products();
   anchor_clock();
@@ -211,7 +214,9 @@ void DrainThread::tick() {
   for (std::string& line : parts_.rules.take_dropped()) parts_.sink.say("config", std::move(line));
   // A process that only opened a context stays silent until it works.
   if (!announced_ && parts_.session == nullptr && nvtx_ranges_seen()) announce();
-  if (parts_.sink.take_trace_request() && announced_ && ring_)
+  constexpr int kBehind = 3;  // ticks that the account is, at most
+  if (parts_.sink.so_far().take(kBehind) && announced_) account_->ledger().emit_so_far();
+  if (parts_.sink.trace().take() && announced_ && ring_)
     send_trace(parts_.config.run_dir + "/" + parts_.config.host + "-" + std::to_string(parts_.config.rank) + "-" +
                    std::to_string(run_.pid) + ".trace.json",
                clock_.now());
@@ -334,7 +339,7 @@ void DrainThread::say(std::vector<CuptiHealth::Line>&& lines) {
 // --- to the sinks ---------------------------------------------------------------------------------------------------
 
 void DrainThread::announce_new_devices() {
-  if (!devices_.find(account_->ledger(), clock_.now(), stopping())) return;
+  if (!devices_.find(account_->ledger(), clock_.now(), stopping() || parts_.sink.so_far().asked())) return;
   run_.devices = devices_.infos();
   announced_ = false;  // once more, with the new device
   if (!stopping()) announce();
@@ -359,11 +364,11 @@ void DrainThread::emit(WindowSummary&& window) {
       session != nullptr ? session->callback_seconds(clock_.ticks()) : SampledCost::Estimate{};
   window.self.overhead = wall > 0 ? own.mean / wall : 0;
   if (!window.final_run) devices_.add_clock_ratios(window);
-  if (energy_thread_) add_energy(window);
+  if (energy_thread_ && !window.so_far) add_energy(window);
   if (session != nullptr) window.trust = health_.trust();
   window.stall = stalls_.now();
   // Notices about instances that ended with the run come before its table.
-  if (window.final_run) {
+  if (window.final_run && !window.so_far) {
     for (std::string& notice : account_->ledger().take_notices()) parts_.sink.say("shape", std::move(notice));
     if (const DurationNs left_out = account_->ledger().left_out_ns(); left_out > 0)
       parts_.sink.say("exit", "the account of the last " + std::to_string(left_out / 1'000'000) +

@@ -135,13 +135,15 @@ void SinkThread::loop() {
   // Where it is refused files are opened in the host's table, for the moment of a write.
   if (own_descriptors_) (void)take_own_descriptors();
   bool finished = false;
-  const bool asked_for_traces = !config_.trace.empty() && !config_.run_dir.empty();
   while (!finished) {
-    wake_.wait(asked_for_traces ? kNsPerSecond : 3600 * kNsPerSecond, [this] {
+    wake_.wait(config_.run_dir.empty() ? 3600 * kNsPerSecond : kNsPerSecond / 4, [this] {
       const std::lock_guard lock(mutex_);
       return closed_ || (open_ && !messages_.empty());
     });
-    if (asked_for_traces) look_for_trace_request();
+    if (!config_.run_dir.empty()) {
+      if (!config_.trace.empty() && announced()) (void)trace_.look(config_.run_dir, run_begin_ns_);
+      if (so_far_.look(config_.run_dir, run_begin_ns_) && poke_) poke_();
+    }
     while (true) {
       Message m;
       {
@@ -163,16 +165,14 @@ void SinkThread::loop() {
   written_wake_.notify([this] { written_ = true; });
 }
 
-/// `trace` in the run directory was touched: every process of the run writes what it keeps.
-void SinkThread::look_for_trace_request() {
+bool SinkThread::Request::look(const std::string& directory, TimeNs begin) {
   struct ::stat info {};
-  if (::stat((config_.run_dir + "/trace").c_str(), &info) != 0) return;
-  const bool before =
-      info.st_mtim.tv_sec < run_begin_ns_ / kNsPerSecond ||
-      (info.st_mtim.tv_sec == trace_request_seen_.tv_sec && info.st_mtim.tv_nsec == trace_request_seen_.tv_nsec);
-  if (before) return;
-  trace_request_seen_ = info.st_mtim;
-  trace_wanted_.store(true, std::memory_order_relaxed);
+  if (::stat((directory + "/" + name_).c_str(), &info) != 0) return false;
+  const ::timespec& at = info.st_mtim;
+  if (at.tv_sec < begin / kNsPerSecond || (at.tv_sec == seen_.tv_sec && at.tv_nsec == seen_.tv_nsec)) return false;
+  seen_ = at;
+  wanted_.store(true, std::memory_order_relaxed);
+  return true;
 }
 
 void SinkThread::write_trace_file(const Message& message) {

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -47,8 +48,31 @@ class SinkThread {
   void wake();
   /// [mfu-drain] Nothing more will come. Without a start line nothing is written at all.
   void close();
-  /// [mfu-drain] Whether a trace was asked for, since the last call.
-  [[nodiscard]] bool take_trace_request() noexcept { return trace_wanted_.exchange(false, std::memory_order_relaxed); }
+  /// A file in the run directory that asks every process of the run for something each time it is touched.
+  class Request {
+   public:
+    explicit Request(const char* name) : name_(name) {}
+    [[nodiscard]] bool asked() const noexcept { return wanted_.load(std::memory_order_relaxed); }
+    /// [mfu-drain] Whether it was touched since it was taken, and that is more than so many calls ago.
+    [[nodiscard]] bool take(int calls = 0) noexcept {
+      if (!asked() || calls_++ < calls) return false;
+      calls_ = 0;
+      return wanted_.exchange(false, std::memory_order_relaxed);
+    }
+    /// [mfu-sink] \return whether it was touched since the last call, and since `begin`.
+    bool look(const std::string& directory, TimeNs begin);
+
+   private:
+    const char* name_;
+    ::timespec seen_{};
+    std::atomic<bool> wanted_{false};
+    int calls_ = 0;
+  };
+  /// The last seconds, as a trace; the run so far.
+  [[nodiscard]] Request& trace() noexcept { return trace_; }
+  [[nodiscard]] Request& so_far() noexcept { return so_far_; }
+  /// `poke` is called by [mfu-sink] when the run so far is wanted. Before start().
+  void when_asked(std::function<void()> poke) { poke_ = std::move(poke); }
 
   /// [exiting thread] From now on the host waits for us: a trace gets 1 s instead of 30.
   void hurry() noexcept { hurry_.store(true, std::memory_order_relaxed); }
@@ -76,7 +100,6 @@ class SinkThread {
   void write(Message& message);
   void say_notices();
   void write_trace_file(const Message& message);
-  void look_for_trace_request();
 
   const Config& config_;
   const RegionRules& rules_;
@@ -90,7 +113,8 @@ class SinkThread {
   bool closed_ = false;  ///< nothing more will come
   bool written_ = false;
   std::atomic<bool> hurry_{false};
-  std::atomic<bool> trace_wanted_{false};
+  Request trace_{"trace"}, so_far_{"now"};
+  std::function<void()> poke_;
   std::atomic<std::uint64_t> lines_{0};
   std::atomic<double> cpu_s_{0};
 
@@ -98,7 +122,6 @@ class SinkThread {
   bool own_descriptors_ = false;
 
   // [mfu-sink]
-  ::timespec trace_request_seen_{};
   std::optional<TextSink> text_;
   std::optional<JsonlSink> json_log_;              ///< instead of text_
   std::vector<std::unique_ptr<Sink>> file_sinks_;  ///< those that write into the run directory alone

@@ -326,7 +326,8 @@ class Table(TestCase):
             with self.subTest(signal=name):
                 code, lines = self.killed(how)
                 self.assertEqual(code, -getattr(signal, name))
-                at = [i for i, line in enumerate(lines) if line.startswith(f"[mfu] ended by {name}; from the run directory")]
+                said = f"[mfu] ended by {name}; from the run directory, with"
+                at = [i for i, line in enumerate(lines) if line.startswith(said)]
                 self.assertEqual(len(at), 1, lines)
                 table = lines[at[0] + 1:]
                 self.assertRegex(table[0], r"^\[mfu\] whole run +instances")
@@ -335,6 +336,11 @@ class Table(TestCase):
                 path, = self.directory.glob("mfu-runs/*/*.jsonl")
                 windows = [json.loads(line) for line in path.read_text().splitlines()]
                 instances = sum(w["instances"] for w in windows if w["type"] == "window" and w["region"] == "step")
+                so_far = windows[-1]["type"] == "end"  # and no window has ended since
+                self.assertIn("with the window" if so_far else "without the window", lines[at[0]])
+                if so_far:
+                    self.assertEqual(name, "SIGTERM")
+                    instances, = (r["instances"] for r in windows[-1]["regions"] if r["region"] == "step")
                 self.assertEqual(int(step[0].split()[2]), instances)
                 self.assertRegex(lines[-1], r"^\[mfu\] next: mfu report mfu-runs/\S+$")
                 shown = subprocess.run(
@@ -343,6 +349,26 @@ class Table(TestCase):
                 self.assertEqual(shown.returncode, 0, shown.stderr)
                 path.unlink()
                 path.parent.rmdir()
+
+    def test_nothing_is_lost_before_sigterm(self):
+        """Of a program that has done its work and waits, as a server does, the table has all in its first window."""
+        env = self.environment(self.directory, [], "cupti-13.0", None, {"SIMGPU_TRACE": None})
+        program = """kernel gemm_k ns=200000
+            repeat 150 { push "step batch=1 seq_len=8"; launch gemm_k count=2; sync; pop }
+            print done
+            sleep 600000"""
+        words = ["-c", GPT2, "--set", "peak.dtype=bf16", SCENARIO, "-c", program]
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        child = subprocess.Popen([MFU, "run", *words], env=env, cwd=self.directory, text=True, **pipes)
+        deadline = time.monotonic() + DEADLINE_S
+        while not [*self.directory.glob("mfu-runs/*/*.jsonl")] and time.monotonic() < deadline:
+            time.sleep(0.02)
+        time.sleep(1)  # it has done its work
+        child.terminate()
+        _, err = child.communicate(timeout=DEADLINE_S)
+        step, = (line for line in err.splitlines() if line.startswith("[mfu] step@gpu0 "))
+        self.assertEqual(int(step.split()[2]), 150, err)
+        self.assertIn("[mfu] launches 300 = attributed 300 + outside 0 + unattributed 0 + dropped 0", err)
 
     def test_a_program_that_ends_in_peace_has_one_table(self):
         env = self.environment(self.directory, [], "cupti-13.0", None, {"SIMGPU_TRACE": None})

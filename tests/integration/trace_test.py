@@ -219,8 +219,43 @@ class Trace(TestCase):
         self.replay(run, trace=found[0])
         self.assertTrue(run.trace.exists())
 
-    def touch_later(self, directory, environment):
-        self.toucher = subprocess.Popen(["sh", "-c", f"sleep 1.2; touch {directory}/run/trace"])
+    def test_the_run_so_far_on_request(self):
+        """An end line in the middle changes no sum, and is none once a window follows it."""
+        run = self.record("""
+            kernel gemm_a ns=100000
+            stream main
+            repeat 60 { push "decode batch=1 context=5"; launch gemm_a stream=main count=3; sync; pop; sleep 50 }
+        """, env={"MFU_INTERVAL": "0.5"}, before=lambda directory, environment: self.touch_later(directory, environment, "now"))
+        self.toucher.wait()
+        path, = (run.directory / "run").glob("*.jsonl")
+        lines = [json.loads(line) for line in path.read_text().splitlines()]
+        so_far, end = (line for line in lines if line["type"] == "end")
+        self.assertEqual((so_far["so_far"], end.get("so_far")), (True, None))
+
+        def decode(of):
+            return next(r for r in of if r["region"] == "decode")
+
+        part, whole = decode(so_far["regions"]), decode(end["regions"])
+        self.assertEqual(whole["instances"], 60)
+        self.assertTrue(0 < part["instances"] < 60, part)
+        windows = [line for line in lines if line["type"] == "window"]
+        self.assertEqual(sum(w["instances"] for w in windows if w["region"] == "decode"), 60)
+        for key in ("busy_s", "elapsed_s"):
+            total = sum(w[key] for w in windows if w["region"] == "total")
+            self.assertAlmostEqual(total, next(r[key] for r in end["regions"] if r["region"] == "total"), places=6)
+        # Cut off behind it, the file is that of a program that was killed.
+        path.write_text("".join(json.dumps(line) + "\n" for line in lines[: lines.index(so_far) + 1]))
+        self.assertEqual(decode(self.report(run))["instances"], part["instances"])
+        path.write_text("".join(json.dumps(line) + "\n" for line in lines[:-1]))
+        self.assertEqual(decode(self.report(run))["instances"], 60)
+
+    def report(self, run):
+        words = [MFU, "report", "--json", run.directory / "run"]
+        done = subprocess.run(words, stdout=subprocess.PIPE, timeout=DEADLINE_S, check=True)
+        return json.loads(done.stdout)["runs"][0]["regions"]
+
+    def touch_later(self, directory, environment, name="trace"):
+        self.toucher = subprocess.Popen(["sh", "-c", f"sleep 1.2; touch {directory}/run/{name}"])
 
     def test_a_path_that_cannot_be_written(self):
         for path in ("/proc/nowhere/trace.json", "/dev/full/x"):

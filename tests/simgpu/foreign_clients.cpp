@@ -267,3 +267,8 @@ void start_foreign_clients() {
 }
 
 }  // namespace mfu::sim
+
+/// Makes a foreign client do its next thing on the calling thread. `action`: start or stop.
+SIM_EXPORT int simgpu_foreign(const char* kind, const char* action) {
+  return mfu::sim::run_foreign_client(kind, action) ? 0 : 1;
+}

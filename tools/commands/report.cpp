@@ -1,8 +1,6 @@
 // `mfu report DIR|TRACE`: a run as a page and in other forms.
 
-#include <cstdlib>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 

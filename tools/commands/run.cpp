@@ -1,5 +1,6 @@
 // `mfu run`: checks what it was given, sets the two injection variables and the MFU_* ones, runs CMD, and says at its
 // end where to look.
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -7,6 +8,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -18,6 +20,7 @@
 #include <optional>
 #include <sstream>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "core/base/file_start.h"
@@ -273,8 +276,23 @@ std::vector<Written> written_by(const Plan& plan) {
 bool has_end(const std::string& path) {
   bool ended = false;
   RunFile file(path, RunFile::From::kTail);
-  (void)file.poll([&](RunLine&& line) { ended = ended || std::holds_alternative<EndLine>(line.what); });
+  (void)file.poll([&](RunLine&& line) {
+    const auto* end = std::get_if<EndLine>(&line.what);
+    ended = ended || (end != nullptr && !end->whole.so_far);
+  });
   return ended;
+}
+
+/// A signal leaves some processes no time for their last lines: all are asked for the run so far, and have half a
+/// second.
+void ask_for_run_so_far(const Plan& plan) {
+  const std::vector<Written> written = written_by(plan);
+  for (const Written& run : written) {
+    const int fd = ::open((run.directory + "/now").c_str(), O_WRONLY | O_CREAT | O_NONBLOCK | O_CLOEXEC, 0666);
+    if (fd >= 0) ::close(fd);
+  }
+  if (!written.empty()) std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  for (const Written& run : written) ::unlink((run.directory + "/now").c_str());
 }
 
 std::string signal_name(int signal) {
@@ -299,11 +317,12 @@ std::optional<Config> late_config(const RunOptions& o, const Plan& plan) {
 bool print_table(const Plan& plan, const Written& written, int status, bool ended, const std::optional<Config>& late) {
   JobBuilder builder(written.directory, false);
   std::vector<std::string> failures;
-  bool counted = false;
+  bool counted = false, so_far = false;
   for (const RunProcess& process : find_processes(written.files, failures)) {
     auto history = read_process(process);
     if (!history) continue;
     counted = (late && count_late(*late, *history)) || counted;
+    so_far = so_far || history->end;
     builder.add(*history);
   }
   if (ended && !counted) return false;
@@ -315,7 +334,8 @@ bool print_table(const Plan& plan, const Written& written, int status, bool ende
     plan.say(how + " before its first window was written: no table");
     return counted;
   }
-  plan.say(how + (ended ? "; with it the run is:" : "; from the run directory, without the window that was open:"));
+  const std::string open = so_far ? "with the window that was open" : "without the window that was open";
+  plan.say(how + (ended ? "; with it the run is:" : "; from the run directory, " + open + ":"));
   std::istringstream lines(job_text(job));
   for (std::string line; std::getline(lines, line);)
     if (!line.starts_with("unfinished: ")) plan.say(line);
@@ -381,7 +401,7 @@ int run(const RunOptions& o) {
              " is in no local cache yet: it counts the run as soon as the program has it there; to have it "
              "from the start: hf download " +
              o.config + " config.json");
-  const ProgramEnd end = run_and_wait(o.command);
+  const ProgramEnd end = run_and_wait(o.command, [&plan] { ask_for_run_so_far(plan); });
   if (end.start_error != 0) {
     // Where its loader is missing, the kernel says the same as where the program is.
     const std::string why = cannot_load_because(o.command.front());

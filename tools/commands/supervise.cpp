@@ -127,7 +127,7 @@ bool reap(pid_t child, int& status) {
 
 }  // namespace
 
-ProgramEnd run_and_wait(const std::vector<std::string>& command) {
+ProgramEnd run_and_wait(const std::vector<std::string>& command, const std::function<void()>& before_end) {
   std::vector<std::string> words = command;
   const std::vector<char*> arguments = spawn_arguments(words);
 
@@ -173,6 +173,7 @@ ProgramEnd run_and_wait(const std::vector<std::string>& command) {
     const bool same_group = ::getpgid(child) == ::getpgrp();
     const bool by_terminal = info.si_code > 0;  // from the kernel: Ctrl-C, Ctrl-\, a closed terminal
     if (same_group && (by_terminal || witness.saw(signal))) continue;
+    if (signal == SIGTERM || signal == SIGINT) before_end();
     send_on(child, info);
   }
   // Signals for the program must not end us before the last lines; later ones may.

@@ -278,7 +278,7 @@ void JobBuilder::add(const RunHistory& history) {
   JobProcess process;
   process.source = history.source;
   process.run = history.run;
-  process.ended = history.end.has_value();
+  process.ended = history.ended();
   process.windows = history.windows.size();
   bool first = true;
   const auto reach = [&](const Interval& window) {
@@ -344,7 +344,7 @@ void JobBuilder::add(const RunHistory& history) {
   for (const RunEvent& event : history.events) life.event(event);
   for (const WindowSummary& window : history.windows) life.window(window);
   look_for_stall(history);
-  if (history.end) life.end(history.end->window.end_ns);
+  if (history.ended()) life.end(history.end->window.end_ns);
 }
 
 void JobBuilder::look_for_stall(const RunHistory& history) {
@@ -356,7 +356,7 @@ void JobBuilder::look_for_stall(const RunHistory& history) {
     if (event.kind == "stalled" || event.kind == "resumed") hang.stall = event.stall;
   }
   hang.last_ns = std::max(hang.last_ns, last != nullptr ? last->window.end_ns : history.run.t_ns);
-  hang.ended = history.end.has_value();
+  hang.ended = history.ended();
   if (last != nullptr) hang.window_ns = last->window.length_ns();
   const auto known = hangs_.find(history.run.rank);  // of each rank the latest process
   if (known == hangs_.end() || known->second.begin_ns <= hang.begin_ns)

@@ -81,7 +81,7 @@ void Rank::take(RunLine&& line) {
     life.event(*event);
     events.push_back(std::move(*event));
     if (events.size() > kEventsKept) events.pop_front();
-  } else if (auto* whole = std::get_if<EndLine>(&line.what)) {
+  } else if (auto* whole = std::get_if<EndLine>(&line.what); whole != nullptr && !whole->whole.so_far) {
     end = std::move(whole->whole);
     life.end(end->window.end_ns);
   }

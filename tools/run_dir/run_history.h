@@ -21,8 +21,9 @@ struct RunHistory {
   RunInfo run;
   std::vector<WindowSummary> windows;
   std::vector<RunEvent> events;
-  std::optional<WindowSummary> end;   ///< none: still running, or killed
+  std::optional<WindowSummary> end;   ///< none: still running, or killed; so_far: likewise, and that is all it was
   std::vector<std::string> oddities;  ///< lines that could not be read, each with its place
+  [[nodiscard]] bool ended() const noexcept { return end && !end->so_far; }
 };
 
 /// Puts the lines of one process together, in the order of its file.

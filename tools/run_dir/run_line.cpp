@@ -235,6 +235,7 @@ std::optional<Stall> stall_of(const Object& o) {
 EndLine end_of(const Object& o) {
   EndLine end;
   end.whole.final_run = true;
+  end.whole.so_far = find(o, "so_far").has_value();
   end.whole.window = {moment(integer_of<std::int64_t>(o, "t0_ns")), moment(integer_of<std::int64_t>(o, "t1_ns"))};
   for_each_of(o, "regions", [&](const Element& e) { end.whole.regions.push_back(region_of(object_in("regions", e))); });
   if (const auto e = find(o, "launches")) end.whole.launches = row_of<LaunchAccount>(object_in("launches", *e));

@@ -54,6 +54,7 @@ class Program:
     alone: bool = False  # run once more with its ranges and without a config: the interpreter reports what runs in them
     layers: tuple = ()  # passes, the layers of which are reported in one run more
     warm: bool = False  # one run more before the others, that compiles
+    precision: float = 1e-6  # of FLOP that the interpreter's part says
     requirements: str = "requirements.txt"  # its packages
 
     def command(self, scratch):
@@ -97,7 +98,17 @@ def train(model, dimensions, **more):
     return Program(words, ["-c", str(MODELS / model)], model=dimensions, detected={"step": 4}, **more)
 
 
-def vllm(*words, **more):
+# What vLLM says of its own start, with times.
+STARTS = (r"autotuner\.py", r"\[W\d+", r"Gloo", r"it/s", r"resource_tracker", r"JIT kernel warmup")
+# What only the table of a run directory has.
+TABLE = (r"\[mfu\] worth doing: ", r"\[mfu\]  +\S", r"\[mfu\] (config|cupti|interpreter): ")
+
+
+def pairs_of_qwen3(shape):
+    return 4 * SMALL_QWEN3["heads"] * SMALL_QWEN3["head_dim"] * SMALL_QWEN3["layers"] * shape["pairs"]
+
+
+def vllm(*words, program="vllm_generate.py", **more):
     more = {
         "model": SMALL_QWEN3,
         "options": ["-c", str(MODELS / "small-qwen3")],
@@ -109,10 +120,9 @@ def vllm(*words, **more):
             "VLLM_USE_FLASHINFER_SAMPLER": "0",
             "VLLM_USE_V2_MODEL_RUNNER": "0",
         },
-        # What it says of its own start, with times.
-        "allowed": (r"autotuner\.py", r"\[W\d+", r"Gloo", r"it/s", r"resource_tracker", r"JIT kernel warmup"),
+        "allowed": STARTS,
     } | more
-    return Program([HERE / "vllm_generate.py", "--config", MODELS / "small-qwen3", *words], **more)
+    return Program([HERE / program, "--config", MODELS / "small-qwen3", *words], **more)
 
 
 def jax(program, *words, xla="", **more):
@@ -333,6 +343,14 @@ VLLM_PROGRAMS = {
     "vllm": vllm(detected={"decode": 0.97, "prefill": 0.6}),
     # The engine in a child that was forked, as vLLM does it by default; which rounds begin together is a matter of time, so nothing is named.
     "vllm-engine": vllm("--engine-process", detected={}, flop="none"),
+    # The mean context of a pass is a whole number.
+    "vllm-chunked": vllm("--lengths", "chunked", model=None, unseen=pairs_of_qwen3, ranges=False, precision=2e-4),
+    "vllm-prefix": vllm("--lengths", "prefix", model=None, unseen=pairs_of_qwen3, ranges=False, precision=2e-4),
+    # Its engine is killed at once: `mfu run` asks for the run so far before it passes SIGTERM on, and prints the table.
+    "vllm-serve": vllm(
+        program="vllm_serve.py", model=None, unseen=pairs_of_qwen3, ranges=False, precision=2e-4,
+        allowed=(*STARTS, r"^INFO: ", r"\[mfu\] ended without its last line; from the run directory, with the window", *TABLE),
+    ),
     "vllm-graphs": vllm("--graphs", detected={}, flop="none", warm=True, deadline_s=900),
 }
 

@@ -50,7 +50,7 @@ void JsonWriter::process(const RunHistory& history) {
   Json head;
   head["source"] = history.source;
   head.update(to_json(history.run));
-  head["complete"] = history.end.has_value();
+  head["complete"] = history.ended();
   head.update(to_json(whole));
   if (!history.end) head["launches"] = head["self"] = nullptr;
   head["events"] = Json::array();

@@ -9,7 +9,6 @@
 #include <iterator>
 #include <map>
 #include <mutex>
-#include <vector>
 
 #include "tools/simgpu/cupti/cupti_buffers.h"
 #include "tools/simgpu/cupti/cupti_entry.h"
@@ -186,8 +185,3 @@ SIM_CUPTI(cuptiGetDeviceId, (CUcontext context, uint32_t* id), {
 SIM_CUPTI(cuptiGetGraphNodeId, (CUgraphNode node, uint64_t* id), {
   return id != nullptr && connected_driver()->graph_node_id(node, id) ? kOk : CUPTI_ERROR_INVALID_PARAMETER;
 })
-
-/// For tests: makes a foreign client do its next thing on the calling thread. `action`: start or stop.
-SIM_EXPORT int simgpu_foreign(const char* kind, const char* action) {
-  return run_foreign_client != nullptr && run_foreign_client(kind, action) ? 0 : 1;
-}

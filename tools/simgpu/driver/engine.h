@@ -5,9 +5,7 @@
 
 #include <cuda.h>
 
-#include <array>
 #include <atomic>
-#include <deque>
 #include <memory>
 #include <mutex>
 #include <string>

@@ -1,6 +1,7 @@
 // Shared by the parts of the engine: the process's state, and the steps that streams, work and graphs are made of.
 #pragma once
 
+#include <deque>
 #include <iterator>
 #include <set>
 
