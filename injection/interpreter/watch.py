@@ -113,6 +113,8 @@ ENGINES = (
     ("deepspeed.runtime.engine", "DeepSpeedEngine._take_model_step", "update"),
     ("megatron.core.optimizer.optimizer", "MixedPrecisionOptimizer.step", "update"),
     ("megatron.core.optimizer.optimizer", "ChainedOptimizer.step", "update"),
+    ("transformers.modeling_flash_attention_utils", "_prepare_from_posids", "packed_rows"),
+    ("transformers.modeling_flash_attention_utils", "prepare_fa2_from_position_ids", "packed_rows"),
     ("triton.runtime.jit", "JITFunction.run", "kernel"),
     ("flash_attn.flash_attn_interface", "flash_attn_func", "attention"),
     ("flash_attn.flash_attn_interface", "flash_attn_varlen_func", "packed_attention"),
@@ -262,6 +264,7 @@ class Watch:
         self.searching = False  # every call is looked at, while the first pass of a model is measured
         self.refs, self.known, self.engines, self.drafts = {}, {}, set(), None
         self.has_models = False  # with matrices
+        self.packed = set()  # ids of modules: in their rows are several documents
         self.detached = []  # passes that were measured, with what may get no gradients
         self.numbers, self.unsure, self.unread = {}, set(), set()  # models by config; those that may not be readable
         self.left, self.passes, self.steps, self.passes_before = LEARN_PASSES, 0, 0, -1
@@ -649,6 +652,8 @@ class Watch:
         if seq_len >= 0 and (cache is not None or values.get("use_cache", more.get("use_cache")) is True):
             mode |= CACHE
             context = self.context(cache, seq_len) if cache is not None else 0
+        if model != 0 and context < 0:
+            model, batch, seq_len = self.documents(subject, values, more, model, batch, seq_len)
         if function is not None or seq_len == FEATURES:  # it may call the module in its own way
             model = 0
         self.local.compared, self.local.number, config = None, 0, model * OF_CONFIG
@@ -1023,6 +1028,23 @@ class Watch:
         elif dim == 2 and tensor.is_floating_point():
             seq_len = FEATURES
         return batch if type(batch) is int else -1, seq_len if type(seq_len) is int else -1, -1
+
+    def documents(self, subject, values, more, model, batch, seq_len):
+        """(model, batch, seq_len) of a pass whose rows may hold documents, with attention within each. How long those are, the
+        device alone knows, unless the longest one shows that all are alike: no config says their FLOP."""
+        ends, longest = (more.get(name, values.get(name)) for name in ("cu_seq_lens_q", "max_length_q"))
+        if ends is None and subject not in self.packed:
+            return model, batch, seq_len
+        count = whole(ends.numel()) - 1 if ends is not None and self.is_tensor(ends) else 0
+        if count > 0 and type(longest) is int and count * longest == batch * seq_len:
+            return model, count, longest
+        return 0, batch, seq_len
+
+    def packed_rows_begin(self, frame, called):
+        """Attention within documents begins, whose ends are found on the device."""
+        passes = [entry[2] for entry in self.stack() if entry[1] == PASS_END]
+        if passes and len(self.packed) < MOST_MODELS:
+            self.packed.add(passes[0])
 
     # --- models without a config ------------------------------------------------------------------------------------
 
@@ -1685,13 +1707,14 @@ class Watch:
                 "no_pass": (lambda frame, called: self.enter(frame, called, None), self.leave),
                 "cache": (self.cache_resets, None),
                 "kernel": (self.kernel_runs, None),
+                "packed_rows": (self.packed_rows_begin, None),
                 "paged_pass": (self.paged_begins, self.leave),
                 "sglang_pass": (self.sglang_begins, self.leave),
                 "update": (self.update, self.leave),
                 "vllm_pass": (self.vllm_begins, self.vllm_launched),
                 "vllm_sample": (None, self.vllm_sampled),
             }[kind]
-            watched = self.watch(code, start, end, kind not in ("cache", "kernel", "attention", "packed_attention"))
+            watched = self.watch(code, start, end, kind not in ("cache", "kernel", "attention", "packed_attention", "packed_rows"))
             if kind == "kernel":
                 self.kernels = watched
                 self.listen_to_parts()

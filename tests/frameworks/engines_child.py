@@ -281,6 +281,31 @@ def classes_with_configs():
     return found == [True, True, False, False, False, True]
 
 
+def documents_in_rows():
+    """\return whether a config does not count rows with documents, unless all are of one length"""
+    from transformers import LlamaConfig, LlamaForCausalLM, modeling_flash_attention_utils
+    from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+    def within(module, query, key, value, mask, position_ids=None, **more):
+        if "cu_seq_lens_q" not in more and position_ids[0, 4] == 0:
+            modeling_flash_attention_utils._prepare_from_posids(query.mT, key.mT, value.mT, position_ids)
+        return query.transpose(1, 2), None
+
+    ALL_ATTENTION_FUNCTIONS.register("within", within)
+    sizes = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "vocab_size": 40}
+    model = LlamaForCausalLM(LlamaConfig(**sizes, attn_implementation="within"))
+    ids, row, documents = torch.ones(1, 12, dtype=torch.int64), torch.arange(12)[None], torch.arange(4).repeat(3)[None]
+    ends, equal = torch.tensor([0, 3, 7, 12]), torch.tensor([0, 4, 8, 12])
+    facts.clear()
+    model(ids, position_ids=row)
+    model(ids, position_ids=documents, cu_seq_lens_q=ends, max_length_q=5)
+    model(ids, position_ids=documents, cu_seq_lens_q=equal, max_length_q=4)
+    for _ in range(2):
+        model(ids, position_ids=documents)
+    found = [(fact[3] >= OF_CONFIG, fact[4], fact[5]) for fact in facts if fact[0] == PASS_BEGIN]
+    return found == [(True, 1, 12), (False, 1, 12), (True, 3, 4), (True, 1, 12), (False, 1, 12)]
+
+
 PROGRAMS = {
     "vLLM": lambda: vllm(0, True),
     "vLLM, drafted tokens": lambda: vllm(3, True),
@@ -307,9 +332,11 @@ def main():
 
     listen()
     wrong = 0
-    good = classes_with_configs()
-    wrong += not good
-    print("ok  " if good else "FAIL", "classes with configs")
+    others = {"classes with configs": classes_with_configs, "documents in rows": documents_in_rows}
+    for words, program in others.items():
+        good = program()
+        wrong += not good
+        print("ok  " if good else "FAIL", words)
     for words, program in PROGRAMS.items():
         facts.clear()
         true = program()
@@ -318,7 +345,7 @@ def main():
         good = not other and len(found) == len(true)
         wrong += not good
         print("ok  " if good else f"FAIL {len(found)} of {len(true)} passes, {other[:3]}:", words)
-    print(f"{len(PROGRAMS) + 1 - wrong} passed, {wrong} failed")
+    print(f"{len(PROGRAMS) + len(others) - wrong} passed, {wrong} failed")
     return 1 if wrong else 0
 
 
