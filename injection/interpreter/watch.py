@@ -1714,7 +1714,7 @@ class Watch:
                 "vllm_pass": (self.vllm_begins, self.vllm_launched),
                 "vllm_sample": (None, self.vllm_sampled),
             }[kind]
-            watched = self.watch(code, start, end, kind not in ("cache", "kernel", "attention", "packed_attention", "packed_rows"))
+            watched = self.watch(code, start, end, kind not in ("cache", "kernel") and not kind.endswith(("attention", "rows")))
             if kind == "kernel":
                 self.kernels = watched
                 self.listen_to_parts()
