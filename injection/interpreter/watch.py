@@ -13,6 +13,7 @@ if sys is None:  # for linters alone
     from flop import (
         ATTENTION,
         CALLED,
+        FAKE,
         FUSED,
         KNOWN,
         Call,
@@ -614,7 +615,9 @@ class Watch:
             self.stack()[-1] = (watched, None, 0)
             return
         with self.quiet():
-            found = self.about(module) if self.tracing() is None else None
+            # While torch.compile traces, before 2.5 it calls modules with tensors that stand for others.
+            traced = self.tracing() is not None or any(type(one).__module__.startswith(FAKE) for one in arguments(values))
+            found = self.about(module) if not traced else None
             if found is None:
                 self.stack().pop()  # there may be models inside of it, or among its arguments
                 return
@@ -1826,6 +1829,28 @@ def updates_alone():
     optimizer.register_optimizer_step_post_hook(guard(lambda one, args, kwargs: post(UPDATE_END, 0, id(one), 0) and None))
 
 
+def leave_uncompiled(torch):
+    """torch.compile of versions up to 2.8, at least, compiles each function that is called inside of what it compiles, and so
+    those of this file, which run there as callbacks: it is asked to pass them over."""
+    frames = getattr(getattr(torch._C, "_dynamo", None), "eval_frame", None)
+    pass_over = getattr(frames, "skip_code", None)
+    if hasattr(frames, "set_code_exec_strategy"):
+        strategy = frames._FrameExecStrategy(frames._FrameAction.SKIP, frames._FrameAction.SKIP)  # and all that it calls
+
+        def pass_over(code):
+            frames.set_code_exec_strategy(code, strategy)
+
+    if pass_over is None:
+        return
+    here = [*globals().values()]
+    here += [method for one in here if type(one) is type for method in one.__dict__.values()]
+    waiting = [getattr(getattr(one, "__func__", one), "__code__", None) for one in here]
+    for code in waiting:
+        if type(code) is type(begin.__code__) and code.co_filename == begin.__code__.co_filename:
+            pass_over(code)
+            waiting += [one for one in code.co_consts if type(one) is type(code)]
+
+
 def begin():
     torch = sys.modules.get("torch")
     if torch is None or not all(hasattr(torch, name) for name in ("optim", "nn", "autograd", "__version__", "is_grad_enabled")):
@@ -1837,6 +1862,7 @@ def begin():
         tell(STOPPED, 0, "a free-threaded build of CPython")
         return
     if hasattr(sys, "monitoring"):
+        leave_uncompiled(torch)
         Watch(torch).start()
     else:
         updates_alone()

@@ -225,10 +225,10 @@ def compiled_in_place(module, backend="aot_eager"):
 
 
 def sharded(change):
-    from torch.distributed.device_mesh import init_device_mesh
-    from torch.distributed.fsdp import fully_shard
-
     def way(model):
+        from torch.distributed.device_mesh import init_device_mesh
+        from torch.distributed.fsdp import fully_shard
+
         mesh = init_device_mesh("cpu", (1,))
         model = each_layer(change)(model)
         for layer in dict.fromkeys(model.layers):
