@@ -82,6 +82,7 @@ MOST_WALKED = 256
 ALIKE, ALIKE_AGAIN = 3, 64  # passes with the same FLOP, until only one of so many is looked at
 SURE = 16  # passes that ask for the same FLOP: until then autograd's graph is asked about each, and then about one in so many
 MOST_VARIANTS = 64  # FLOP of passes with arguments of the same shapes
+MOST_UPDATES = 64  # until the gradients of a pass are there
 SHOW_LOCALS = frozenset(("locals", "vars", "dir", "eval", "exec"))  # to a program, as values of the frame
 ALONE = 3  # references to the values of a frame: the frame's, the variable's and the argument's
 MODULES, MOST_AROUND = "torch.nn.modules.module", 8  # where modules are called; frames between that and their forward()
@@ -616,7 +617,7 @@ class Watch:
             return
         with self.quiet():
             # While torch.compile traces, before 2.5 it calls modules with tensors that stand for others.
-            traced = self.tracing() is not None or any(type(one).__module__.startswith(FAKE) for one in arguments(values))
+            traced = self.tracing() is not None or self.is_fake(self.first_tensor(arguments(values), 0))
             found = self.about(module) if not traced else None
             if found is None:
                 self.stack().pop()  # there may be models inside of it, or among its arguments
@@ -626,6 +627,9 @@ class Watch:
         self.passes += 1
         if self.passes % RELEARN_PASSES == 0:
             self.learn_again()
+
+    def is_fake(self, tensor):
+        return type(tensor) is not self.tensor and type(tensor).__module__.startswith(FAKE)
 
     def report_pass(self, module, found, values, function):
         _, trains, model, compiled, _ = found
@@ -1370,7 +1374,7 @@ class Watch:
         if forward >= 0 and measuring.detached is not None and len(self.detached) < MOST_MODELS:
             *parameters, backward = measuring.detached
             before = [[gradient_of(p()) for p in some] for some in parameters]
-            self.detached.append((measuring, parameters, before, (forward, backward) if backward >= 0 else (-1, -1)))
+            self.detached.append((measuring, parameters, before, (forward, backward) if backward >= 0 else (-1, -1), 0))
 
     # --- backward passes, updates and batches -----------------------------------------------------------------------
 
@@ -1524,11 +1528,12 @@ class Watch:
         """When gradients are used: of a measured pass, what is not in autograd's graph has none, if what is in it has."""
         waiting, self.detached = self.detached, []
         for one in waiting:
-            measuring, parameters, before, flop = one
+            measuring, parameters, before, flop, updates = one
             with self.quiet():
                 reached, missing = ([gradient_of(p()) for p in some] for some in parameters)
-            if reached == before[0]:
-                self.detached.append(one)  # these gradients are of another pass
+            if reached == before[0]:  # these gradients are of another pass
+                if updates < MOST_UPDATES:
+                    self.detached.append((*one[:4], updates + 1))
                 continue
             if missing != before[1]:  # the result is kept elsewhere: which gradients products without a matrix have is not known
                 if not measuring.activations:
@@ -1834,7 +1839,7 @@ def leave_uncompiled(torch):
     those of this file, which run there as callbacks: it is asked to pass them over."""
     frames = getattr(getattr(torch._C, "_dynamo", None), "eval_frame", None)
     pass_over = getattr(frames, "skip_code", None)
-    if hasattr(frames, "set_code_exec_strategy"):
+    if hasattr(frames, "set_code_exec_strategy") and hasattr(frames, "_FrameExecStrategy"):
         strategy = frames._FrameExecStrategy(frames._FrameAction.SKIP, frames._FrameAction.SKIP)  # and all that it calls
 
         def pass_over(code):
@@ -1862,7 +1867,10 @@ def begin():
         tell(STOPPED, 0, "a free-threaded build of CPython")
         return
     if hasattr(sys, "monitoring"):
-        leave_uncompiled(torch)
+        try:
+            leave_uncompiled(torch)
+        except Exception:  # of another version
+            pass
         Watch(torch).start()
     else:
         updates_alone()

@@ -13,6 +13,7 @@
 #include <ctime>
 #include <fstream>
 #include <string>
+#include <utility>
 
 #include "tools/commands/child.h"
 
@@ -166,6 +167,7 @@ ProgramEnd run_and_wait(const std::vector<std::string>& command, const std::func
   if (child < 0) return end;
 
   GroupWitness witness;
+  bool asked = false;
   while (!reap(child, end.status)) {
     ::siginfo_t info{};
     const int signal = ::sigwaitinfo(&waited, &info);
@@ -173,7 +175,7 @@ ProgramEnd run_and_wait(const std::vector<std::string>& command, const std::func
     const bool same_group = ::getpgid(child) == ::getpgrp();
     const bool by_terminal = info.si_code > 0;  // from the kernel: Ctrl-C, Ctrl-\, a closed terminal
     if (same_group && (by_terminal || witness.saw(signal))) continue;
-    if (signal == SIGTERM || signal == SIGINT) before_end();
+    if ((signal == SIGTERM || signal == SIGINT) && !std::exchange(asked, true)) before_end();
     send_on(child, info);
   }
   // Signals for the program must not end us before the last lines; later ones may.

@@ -20,7 +20,7 @@ struct ProgramEnd {
 /// - when the child is stopped on a terminal this process stops too, so that the shell takes over, and goes on with it;
 /// - when this process is killed by SIGKILL the child is killed as well;
 /// - children of others that this process inherits, as the first one of a container does, are reaped.
-/// \param before_end is called before a SIGTERM is passed on, or a SIGINT that only this process got.
+/// \param before_end is called once, before a SIGTERM or SIGINT is passed on.
 [[nodiscard]] ProgramEnd run_and_wait(const std::vector<std::string>& command, const std::function<void()>& before_end);
 
 /// Ends this process as the child ended: by the same exit code, or by the same signal (without a second core file).
