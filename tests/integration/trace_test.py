@@ -224,8 +224,8 @@ class Trace(TestCase):
         run = self.record("""
             kernel gemm_a ns=100000
             stream main
-            repeat 60 { push "decode batch=1 context=5"; launch gemm_a stream=main count=3; sync; pop; sleep 50 }
-        """, env={"MFU_INTERVAL": "0.5"}, before=lambda directory, environment: self.touch_later(directory, environment, "now"))
+            repeat 80 { push "decode batch=1 context=5"; launch gemm_a stream=main count=3; sync; pop; sleep 50 }
+        """, env={"MFU_INTERVAL": "0.5"}, before=self.ask_later)
         self.toucher.wait()
         path, = (run.directory / "run").glob("*.jsonl")
         lines = [json.loads(line) for line in path.read_text().splitlines()]
@@ -236,10 +236,10 @@ class Trace(TestCase):
             return next(r for r in of if r["region"] == "decode")
 
         part, whole = decode(so_far["regions"]), decode(end["regions"])
-        self.assertEqual(whole["instances"], 60)
-        self.assertTrue(0 < part["instances"] < 60, part)
+        self.assertEqual(whole["instances"], 80)
+        self.assertTrue(0 < part["instances"] < 80, part)
         windows = [line for line in lines if line["type"] == "window"]
-        self.assertEqual(sum(w["instances"] for w in windows if w["region"] == "decode"), 60)
+        self.assertEqual(sum(w["instances"] for w in windows if w["region"] == "decode"), 80)
         for key in ("busy_s", "elapsed_s"):
             total = sum(w[key] for w in windows if w["region"] == "total")
             self.assertAlmostEqual(total, next(r[key] for r in end["regions"] if r["region"] == "total"), places=6)
@@ -247,15 +247,20 @@ class Trace(TestCase):
         path.write_text("".join(json.dumps(line) + "\n" for line in lines[: lines.index(so_far) + 1]))
         self.assertEqual(decode(self.report(run))["instances"], part["instances"])
         path.write_text("".join(json.dumps(line) + "\n" for line in lines[:-1]))
-        self.assertEqual(decode(self.report(run))["instances"], 60)
+        self.assertEqual(decode(self.report(run))["instances"], 80)
 
     def report(self, run):
         words = [MFU, "report", "--json", run.directory / "run"]
         done = subprocess.run(words, stdout=subprocess.PIPE, timeout=DEADLINE_S, check=True)
         return json.loads(done.stdout)["runs"][0]["regions"]
 
-    def touch_later(self, directory, environment, name="trace"):
-        self.toucher = subprocess.Popen(["sh", "-c", f"sleep 1.2; touch {directory}/run/{name}"])
+    def ask_later(self, directory, environment):
+        """Once a window is written."""
+        words = f"until grep -q '\"window\"' {directory}/run/*.jsonl; do sleep 0.05; done; touch {directory}/run/now"
+        self.toucher = subprocess.Popen(["sh", "-c", words], stderr=subprocess.DEVNULL)
+
+    def touch_later(self, directory, environment):
+        self.toucher = subprocess.Popen(["sh", "-c", f"sleep 1.2; touch {directory}/run/trace"])
 
     def test_a_path_that_cannot_be_written(self):
         for path in ("/proc/nowhere/trace.json", "/dev/full/x"):

@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -20,7 +19,6 @@
 #include <optional>
 #include <sstream>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "core/base/file_start.h"
@@ -273,26 +271,29 @@ std::vector<Written> written_by(const Plan& plan) {
   return all;
 }
 
-bool has_end(const std::string& path) {
-  bool ended = false;
+/// Its last line, if that is of the run: of all of it, or (true) of the run so far.
+std::optional<bool> end_of(const std::string& path) {
+  std::optional<bool> so_far;
   RunFile file(path, RunFile::From::kTail);
   (void)file.poll([&](RunLine&& line) {
-    const auto* end = std::get_if<EndLine>(&line.what);
-    ended = ended || (end != nullptr && !end->whole.so_far);
+    if (const auto* end = std::get_if<EndLine>(&line.what)) so_far = end->whole.so_far;
   });
-  return ended;
+  return so_far;
 }
 
-/// A signal leaves some processes no time for their last lines: all are asked for the run so far, and have half a
-/// second.
+/// A signal leaves some processes no time for their last lines: all are asked for the run so far, and have two seconds.
 void ask_for_run_so_far(const Plan& plan) try {
   const std::vector<Written> written = written_by(plan);
+  std::vector<std::string> waited;
   for (const Written& run : written) {
-    const int fd =
-        ::open((run.directory + "/now").c_str(), O_WRONLY | O_CREAT | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC, 0666);
-    if (fd >= 0) ::close(fd);
+    const std::string ask = run.directory + "/now";
+    if (const int fd = ::open(ask.c_str(), O_WRONLY | O_CREAT | O_NONBLOCK | O_NOFOLLOW, 0666); fd >= 0) ::close(fd);
+    waited.insert(waited.end(), run.files.begin(), run.files.end());
   }
-  if (!written.empty()) std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  for (int i = 0; i < 80 && !waited.empty(); ++i) {
+    ::usleep(25'000);
+    std::erase_if(waited, [](const std::string& file) { return end_of(file).has_value(); });
+  }
   for (const Written& run : written) ::unlink((run.directory + "/now").c_str());
 } catch (const std::exception&) {  // the signal is passed on all the same
 }
@@ -360,7 +361,7 @@ void conclude(const RunOptions& o, const Plan& plan, int status) {
   const Written& first = written.front();
   const std::string mine = "-" + std::to_string(plan.config.rank) + "-";
   const bool told = std::any_of(first.files.begin(), first.files.end(), [&](const std::string& file) {
-    return fs::path(file).filename().string().find(mine) != std::string::npos && has_end(file);
+    return fs::path(file).filename().string().find(mine) != std::string::npos && end_of(file) == false;
   });
   const std::optional<Config> late = late_config(o, plan);
   const bool counted = (!told || late) && print_table(plan, first, status, told, late);
