@@ -98,9 +98,9 @@ def train(model, dimensions, **more):
     return Program(words, ["-c", str(MODELS / model)], model=dimensions, detected={"step": 4}, **more)
 
 
-# What vLLM says of its own start, with times.
+# Lines of vLLM's own start, with times.
 STARTS = (r"autotuner\.py", r"\[W\d+", r"Gloo", r"it/s", r"resource_tracker", r"JIT kernel warmup")
-# What only the table of a run directory has.
+# Lines that only the table of a run directory has.
 TABLE = (r"\[mfu\] worth doing: ", r"\[mfu\]  +\S", r"\[mfu\] (config|cupti|interpreter): ")
 
 

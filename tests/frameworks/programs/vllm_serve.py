@@ -1,4 +1,4 @@
-"""`vllm serve`, asked by several clients at a time, and ended by SIGTERM, as whatever deploys it ends it: vllm_serve.py --config CONFIG"""
+"""`vllm serve`, asked by several clients at a time, and ended by SIGTERM, as a deployment ends it: vllm_serve.py --config CONFIG"""
 
 import concurrent.futures
 import json
@@ -43,7 +43,7 @@ def ask_all(port):
     with concurrent.futures.ThreadPoolExecutor(TOGETHER) as pool:
         used = [*pool.map(complete, range(REQUESTS))]
     print("prompts", sum(one["prompt_tokens"] for one in used), "generated", sum(one["completion_tokens"] for one in used), flush=True)
-    # What deploys it has started `mfu run`, where that is there.
+    # A deployment signals `mfu run`, where there is one.
     os.kill(os.getppid() if "MFU_RUN_DIR" in os.environ else os.getpid(), signal.SIGTERM)
 
 
