@@ -35,13 +35,13 @@ DrainThread::DrainThread(const DrainParts& parts, RunInfo run, TimeNs started)
     look_.emplace(parts_.attribution, parts_.rule_cache, wake_);
   if (parts_.session != nullptr && parts_.config.energy)
     energy_thread_.emplace(started_, static_cast<DurationNs>(parts_.config.interval_s * 1e9));
+  parts_.sink.when_asked([this] { poke(); });
 }
 
 bool DrainThread::start() {
   // Where there is no thread to be had, these are not needed.
   if (look_ && !look_->start()) look_.reset();
   if (energy_thread_ && !energy_thread_->start()) energy_thread_.reset();
-  parts_.sink.when_asked([this] { poke(); });
   return start_own_thread(
              "mfu-drain", [](void* self) { static_cast<DrainThread*>(self)->loop(); }, this) &&
          (!flush_ || flush_->start());
