@@ -677,7 +677,7 @@ class Measured:
         self.traced, self.whole = True, self.whole and traced.whole
         value_of = traced.values(given)
         parameters = [given[place] for place in traced.weights if issubclass(type(given[place]), self.watch.torch.nn.Parameter)]
-        # In a function of autograd, before torch 2.15 at least: its backward() multiplies elsewhere.
+        # In a function of autograd, as torch 2.8 and 2.11 compile it: its backward() multiplies elsewhere.
         if self.gradients and not self.watch.torch.is_grad_enabled() and any(one.requires_grad for one in parameters):
             self.whole = False
         if any(id(one) not in self.places for one in parameters):

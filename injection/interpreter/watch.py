@@ -616,7 +616,7 @@ class Watch:
             self.stack()[-1] = (watched, None, 0)
             return
         with self.quiet():
-            # While torch.compile traces, before 2.5 it calls modules with tensors that stand for others.
+            # torch.compile of 2.4 calls modules with fake tensors while it traces.
             traced = self.tracing() is not None or self.is_fake(self.first_tensor(arguments(values), 0))
             found = self.about(module) if not traced else None
             if found is None:

@@ -320,12 +320,12 @@ std::optional<Config> late_config(const RunOptions& o, const Plan& plan) {
 bool print_table(const Plan& plan, const Written& written, int status, bool ended, const std::optional<Config>& late) {
   JobBuilder builder(written.directory, false);
   std::vector<std::string> failures;
-  bool counted = false, so_far = false;
+  bool counted = false, lacks_open = false;
   for (const RunProcess& process : find_processes(written.files, failures)) {
     auto history = read_process(process);
     if (!history) continue;
     counted = (late && count_late(*late, *history)) || counted;
-    so_far = so_far || history->end;
+    lacks_open = lacks_open || !history->end;
     builder.add(*history);
   }
   if (ended && !counted) return false;
@@ -337,7 +337,7 @@ bool print_table(const Plan& plan, const Written& written, int status, bool ende
     plan.say(how + " before its first window was written: no table");
     return counted;
   }
-  const std::string open = so_far ? "with the window that was open" : "without the window that was open";
+  const std::string open = lacks_open ? "without the window that was open" : "with the window that was open";
   plan.say(how + (ended ? "; with it the run is:" : "; from the run directory, " + open + ":"));
   std::istringstream lines(job_text(job));
   for (std::string line; std::getline(lines, line);)

@@ -23,7 +23,7 @@ void HistoryBuilder::take(RunLine&& line) {
       history_.windows.back().window = at;
       limit_.next_window();
     }
-    if (history_.end && at.end_ns > history_.end->window.end_ns) history_.end.reset();  // it was the run so far
+    if (history_.end && history_.end->so_far && at.end_ns > history_.end->window.end_ns) history_.end.reset();
     WindowSummary& into = history_.windows.back();
     if (!window->counters.empty()) into.counters = std::move(window->counters);
     if (window->self) into.self = *window->self;
