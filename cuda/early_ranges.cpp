@@ -64,12 +64,12 @@ void adopt_early_ranges(HostThread& thread, const HostLinks& live) noexcept {
     }
     const EarlyRange& range = thread.early[i];
     const std::string_view name = RuleCache::cut(range.name);
-    const auto [rule, number] = live.names->kind_of(range.domain, nvtx_domain_name(range.domain), name);
-    if (rule == RuleId::kNone || range.opened < live.ready || is_of_calls(range.domain))
-      live.attribution->push(*thread.state, range.domain, number);
+    const MatchedRange kind = live.names->kind_of(range.domain, nvtx_domain_name(range.domain), name);
+    if (kind.rule == RuleId::kNone || range.opened < live.ready || is_of_calls(range.domain))
+      live.attribution->push(*thread.state, range.domain, kind.name);
     else
       live.attribution->push_region(*thread.state, range.domain,
-                                    live.rules->open(rule, name, range.has_payload ? &range.payload : nullptr),
+                                    live.rules->open(kind.rule, name, range.has_payload ? &range.payload : nullptr),
                                     range.opened);
   }
   thread.early_depth = 0;

@@ -41,11 +41,10 @@ constinit std::atomic<bool> g_ranges_seen{false};
   return thread != nullptr ? pop_early(*thread, domain) : 0;
 }
 
-[[gnu::noinline]] int push_region(const HostLinks& live, ThreadState& state, const NvtxDomain& domain, RangeEvent event,
-                                  RuleId rule) noexcept {
-  live.attribution->push_region(
-      state, domain.id, live.rules->open(rule, event.name, event.has_payload ? &event.payload : nullptr), ticks_now());
-  return static_cast<int>(state.stack.depth()) - 1;
+[[gnu::noinline]] int push_region(const HostLinks& live, ThreadState& state, DomainId domain, RuleId rule,
+                                  std::string_view name, bool has_payload, double payload) noexcept {
+  return live.attribution->push_region(state, domain, live.rules->open(rule, name, has_payload ? &payload : nullptr),
+                                       ticks_now());
 }
 
 /// Returns the level of the range, as NVTX says: 0 for the outermost. In each entry, so that what the client gave need
@@ -60,8 +59,12 @@ constinit std::atomic<bool> g_ranges_seen{false};
   HostThread* thread = live_thread(*live);
   if (thread == nullptr || thread->state == nullptr) return 0;
   const MatchedRange kind = kind_of(*live, domain, event);
-  if (kind.rule != RuleId::kNone && !domain.of_calls)
-    return push_region(*live, *thread->state, domain, event, kind.rule);
+  if (kind.rule != RuleId::kNone && !domain.of_calls) {
+    if (kind.without_shape && !event.has_payload)
+      return live->attribution->push_region(*thread->state, domain.id, live->rules->region_of(kind.rule), kind.rule,
+                                            nullptr, ticks_now());
+    return push_region(*live, *thread->state, domain.id, kind.rule, event.name, event.has_payload, event.payload);
+  }
   live->attribution->push(*thread->state, domain.id, kind.name);
   return static_cast<int>(thread->state->stack.depth()) - 1;
 }

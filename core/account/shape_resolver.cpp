@@ -21,11 +21,12 @@ ResolvedShape ShapeResolver::resolve(Phase phase, const ShapeHints& hints, std::
   ResolvedShape out;
   Shape& shape = out.shape;
   const auto fill = [&out](const Shape& from, ShapeSource source) {
-    const std::uint32_t before = ShapeWords::from_shape(out.shape).given;
-    out.shape.fill_from(from);
-    const std::uint32_t fresh = ShapeWords::from_shape(out.shape).given & ~before;
-    for (std::size_t key = 0; key < out.source.size(); ++key)
-      if ((fresh >> key & 1u) != 0) out.source[key] = source;
+    for (std::size_t key = 0; key < kShapeKeys.size(); ++key) {
+      std::optional<std::int64_t>& known = out.shape.*kShapeKeys[key].value;
+      if (known || !(from.*kShapeKeys[key].value)) continue;
+      known = from.*kShapeKeys[key].value;
+      if (key < out.source.size()) out.source[key] = source;
+    }
   };
   fill(hints.own, ShapeSource::kRange);
   fill(hints.constants, ShapeSource::kGiven);

@@ -292,13 +292,17 @@ void WindowRows::mark_overlaps(const Instance& instance, std::uint32_t device, s
   const InstanceOnDevice& share = instance.shares[device];
   if (!share.has_work()) return;
   std::deque<Finished>& finished = devices_[device]->finished;
-  for (const Finished& other : finished) {
+  std::size_t& of_thread = devices_[device]->newest_of_thread;
+  if (!finished.empty() && finished.back().thread != instance.thread) of_thread = 0;
+  for (std::size_t others = finished.size() - of_thread, i = 0; i < others; ++i) {
+    const Finished& other = finished[i];
     if (other.thread == instance.thread || other.end_ns <= share.begin_ns || share.end_ns <= other.begin_ns) continue;
     row(window, raw(instance.region), device).overlapped = true;
     row(other.window, other.region, device).overlapped = true;
   }
   finished.push_back({share.begin_ns, share.end_ns, instance.thread, raw(instance.region), window});
   if (finished.size() > kFinishedKept) finished.pop_front();
+  of_thread = std::min(of_thread + 1, finished.size());
 }
 
 /// An instance that is still open, or still runs, when a window is emitted: its time there is known, its FLOP only as

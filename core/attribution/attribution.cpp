@@ -42,7 +42,6 @@ ThreadState* Attribution::acquire_thread(std::uint32_t os_thread) noexcept {
     t.range.store(0, std::memory_order_relaxed);
     t.in_launch_call = false;
     t.product = t.launch_product = {};
-    t.holds_region = false;
     return &t;
   }
   counters_.add(Counter::kThreadsAnonymous);
@@ -55,30 +54,30 @@ void Attribution::release_thread(ThreadState& thread, Ticks now) noexcept {
     if (instance != InstanceId::kNone) instances_.close(instance, now, thread.context.load(std::memory_order_relaxed));
   }
   thread.stack.clear();
-  publish_innermost(thread);
+  publish(thread, InstanceId::kNone);
   thread.serial.store(0, std::memory_order_release);
 }
 
-void Attribution::push_region(ThreadState& thread, DomainId domain, const RegionOpening& opening, Ticks now) noexcept {
+int Attribution::push_region(ThreadState& thread, DomainId domain, RegionId region, RuleId rule,
+                             const ShapeWords* shape, Ticks now) noexcept {
   thread.range.store(0, std::memory_order_relaxed);
   RangeStack::Frame frame;
   frame.domain = domain;
-  frame.region = opening.region;
+  frame.region = region;
   frame.innermost = thread.stack.innermost();
-  if (thread.stack.depth() >= RangeStack::kMaxDepth) {
+  if (thread.stack.depth() >= RangeStack::kMaxDepth) [[unlikely]] {
     thread.stack.push(frame);
     counters_.add(Counter::kNvtxTooDeep);
-    return;
+    return static_cast<int>(thread.stack.depth()) - 1;
   }
-  const InstanceId outer = thread.stack.open_instance_of(opening.region);
+  const InstanceId outer = thread.stack.open_instance_of(region);
   InstanceId id = InstanceId::kNone;
-  InstanceSlot* slot = outer == kUnrecorded ? nullptr : instances_.claim(id);
-  if (slot != nullptr) {
+  InstanceSlot* slot = outer == kUnrecorded ? nullptr : instances_.claim(thread.share, id);
+  if (slot != nullptr) [[likely]] {
     slot->opener = static_cast<ThreadSerial>(thread.serial.load(std::memory_order_relaxed));
     slot->os_thread = thread.os_thread.load(std::memory_order_relaxed);
-    slot->region = opening.region;
-    slot->rule = opening.rule;
-    slot->shape = opening.shape;
+    slot->region = region;
+    slot->rule = rule;
     slot->open_ticks = now;
     if (outer != InstanceId::kNone) {
       slot->kind = InstanceKind::kNested;
@@ -88,49 +87,39 @@ void Attribution::push_region(ThreadState& thread, DomainId domain, const Region
       slot->parent = frame.innermost != InstanceId::kNone ? frame.innermost : parent_elsewhere(thread);
       frame.innermost = id;
     }
+    slot->shape.given = 0;
+    if (shape != nullptr) slot->shape.take(*shape);
     InstanceTable::publish(*slot);
     frame.instance = id;
   } else if (outer == InstanceId::kNone) {
     frame.innermost = frame.instance = kUnrecorded;
   }
   thread.stack.push(frame);
-  publish_innermost(thread);
+  publish(thread, frame.innermost);
+  return static_cast<int>(thread.stack.depth()) - 1;
 }
 
-void Attribution::close_opened(ThreadState& thread, InstanceId instance, Ticks now) noexcept {
-  instances_.close(instance, now, thread.context.load(std::memory_order_relaxed));
-  publish_innermost(thread);
-}
-
-void Attribution::publish_innermost(ThreadState& thread) noexcept {
-  const std::uint32_t innermost = raw(thread.stack.innermost());
-  thread.innermost.store(innermost, std::memory_order_release);
-  const bool holds = innermost != 0;
-  if (holds == thread.holds_region) return;
-  thread.holds_region = holds;
-  if (holds) {
-    recent_owner_.store(thread.index, std::memory_order_release);
-    owners_.fetch_add(1, std::memory_order_acq_rel);
-  } else {
-    owners_.fetch_sub(1, std::memory_order_acq_rel);
-  }
+void Attribution::add_owner(ThreadState& thread) noexcept {
+  thread.owns = true;  // and so do the threads that have the state later
+  const std::uint32_t place = owners_used_.fetch_add(1, std::memory_order_acq_rel);
+  owners_[place].store(static_cast<std::uint16_t>(thread.index), std::memory_order_release);
 }
 
 LaunchOwner Attribution::ambient_owner(std::uint32_t context) const noexcept {
-  const std::uint32_t owners = owners_.load(std::memory_order_acquire);
-  const std::uint32_t process = process_innermost_.load(std::memory_order_acquire);
-  if (owners == 0) return process != 0 ? static_cast<LaunchOwner>(process) : LaunchOwner::kOutside;
   const auto leaf_of = [this](std::uint32_t index) -> std::uint32_t {
     return index == 0 ? 0 : threads_[index - 1].innermost.load(std::memory_order_acquire);
   };
-  if (owners == 1) {
-    if (const std::uint32_t innermost = leaf_of(recent_owner_.load(std::memory_order_acquire)); innermost != 0)
-      return static_cast<LaunchOwner>(innermost);
-    const std::uint32_t used = threads_used_.load(std::memory_order_acquire);
-    for (std::uint32_t i = 1; i <= used; ++i)
-      if (const std::uint32_t innermost = leaf_of(i); innermost != 0) return static_cast<LaunchOwner>(innermost);
-    return process != 0 ? static_cast<LaunchOwner>(process) : LaunchOwner::kOutside;  // it closed this very moment
+  std::uint32_t found = 0, open = 0;
+  const std::uint32_t used = owners_used_.load(std::memory_order_acquire);
+  for (std::uint32_t i = 0; i < used && open < 2; ++i) {
+    const std::uint32_t innermost = leaf_of(owners_[i].load(std::memory_order_acquire));
+    if (innermost == 0) continue;
+    found = innermost;
+    ++open;
   }
+  if (open == 1) return static_cast<LaunchOwner>(found);
+  const std::uint32_t process = process_innermost_.load(std::memory_order_acquire);
+  if (open == 0) return process != 0 ? static_cast<LaunchOwner>(process) : LaunchOwner::kOutside;
   if (const std::uint32_t innermost = leaf_of(last_owner_[context & (kContexts - 1)].load(std::memory_order_acquire));
       innermost != 0)
     return static_cast<LaunchOwner>(innermost);
@@ -142,6 +131,8 @@ LaunchOwner Attribution::ambient_owner(std::uint32_t context) const noexcept {
 
 /// The parent of a thread's outermost region: the owner that a kernel launched there at this moment would have.
 InstanceId Attribution::parent_elsewhere(const ThreadState& thread) const noexcept {
+  const bool alone = owners_used_.load(std::memory_order_acquire) <= (thread.owns ? 1u : 0u);
+  if (alone && process_innermost_.load(std::memory_order_acquire) == 0) return InstanceId::kNone;
   const LaunchOwner owner = ambient_owner(thread.context.load(std::memory_order_relaxed));
   const bool known = owner != LaunchOwner::kOutside && owner != LaunchOwner::kAmbiguous;
   return known ? static_cast<InstanceId>(owner) : InstanceId::kNone;
@@ -151,15 +142,13 @@ InstanceId Attribution::parent_elsewhere(const ThreadState& thread) const noexce
 /// when there is none. A search, but of a rare moment: several owners, and the last of them to launch is done.
 std::uint32_t Attribution::find_last_owner(std::uint32_t context) const noexcept {
   std::uint32_t found = 0, newest = 0;
-  const std::uint32_t used = threads_used_.load(std::memory_order_acquire);
-  for (std::uint32_t i = 0; i < used; ++i) {
-    const ThreadState& t = threads_[i];
+  for (const ThreadState& t : states()) {
     if (t.innermost.load(std::memory_order_acquire) == 0 || context == 0 ||
         t.context.load(std::memory_order_relaxed) != context)
       continue;
     const std::uint32_t last = t.last_correlation.load(std::memory_order_relaxed);
     if (found != 0 && !newer(last, newest)) continue;
-    found = i + 1;
+    found = static_cast<std::uint32_t>(&t - threads_.data()) + 1;
     newest = last;
   }
   return found;
@@ -172,12 +161,12 @@ std::uint64_t Attribution::start_process_region(ThreadState* thread, const Regio
     const std::uint32_t generation = range.generation.load(std::memory_order_relaxed);
     if ((generation & 1u) != 0) continue;
     InstanceId id = InstanceId::kNone;
-    InstanceSlot* slot = instances_.claim(id);
+    InstanceSlot* slot = instances_.claim(process_share_, id);
     if (slot == nullptr) return 0;
     slot->opener = static_cast<ThreadSerial>(thread ? thread->serial.load(std::memory_order_relaxed) : 0);
     slot->region = opening.region;
     slot->rule = opening.rule;
-    slot->shape = opening.shape;
+    slot->shape.take(opening.shape);
     slot->open_ticks = now;
     slot->kind = InstanceKind::kProcess;
     slot->parent = static_cast<InstanceId>(process_innermost_.load(std::memory_order_relaxed));
@@ -241,17 +230,14 @@ void Attribution::retract(ThreadState& thread, Counter why) noexcept {
 
 std::uint64_t Attribution::launches_seen() const noexcept {
   std::uint64_t sum = anonymous_launches_.load(std::memory_order_relaxed);
-  const std::uint32_t used = threads_used_.load(std::memory_order_acquire);
-  for (std::uint32_t i = 0; i < used; ++i) sum += threads_[i].launches.load(std::memory_order_relaxed);
+  for (const ThreadState& t : states()) sum += t.launches.load(std::memory_order_relaxed);
   return sum;
 }
 
 const ThreadState* Attribution::last_launcher() const noexcept {
   const ThreadState* last = nullptr;
   std::uint32_t newest = 0;
-  const std::uint32_t used = threads_used_.load(std::memory_order_acquire);
-  for (std::uint32_t i = 0; i < used; ++i) {
-    const ThreadState& t = threads_[i];
+  for (const ThreadState& t : states()) {
     if (t.serial.load(std::memory_order_acquire) == 0 || t.any_launch.load(std::memory_order_relaxed) == 0) continue;
     const std::uint32_t launch = t.last_correlation.load(std::memory_order_relaxed);
     if (last != nullptr && !newer(launch, newest)) continue;
@@ -263,10 +249,9 @@ const ThreadState* Attribution::last_launcher() const noexcept {
 
 std::vector<std::pair<CorrelationId, const char*>> Attribution::kernels_since(CorrelationId first) const {
   std::vector<std::pair<CorrelationId, const char*>> launches;
-  const std::uint32_t used = threads_used_.load(std::memory_order_acquire);
-  for (std::uint32_t i = 0; i < used; ++i) {
-    if (threads_[i].any_launch.load(std::memory_order_relaxed) == 0) continue;
-    for (const ThreadState::NamedLaunch& launch : threads_[i].named) {
+  for (const ThreadState& t : states()) {
+    if (t.any_launch.load(std::memory_order_relaxed) == 0) continue;
+    for (const ThreadState::NamedLaunch& launch : t.named) {
       const std::uint32_t id = launch.correlation.load(std::memory_order_acquire);
       const char* const kernel = launch.kernel.load(std::memory_order_relaxed);
       if (kernel != nullptr && !newer(raw(first), id)) launches.emplace_back(static_cast<CorrelationId>(id), kernel);
@@ -279,10 +264,9 @@ std::vector<std::pair<CorrelationId, const char*>> Attribution::kernels_since(Co
 bool Attribution::newest_correlation(CorrelationId& id) const noexcept {
   bool any = anonymous_launches_.load(std::memory_order_relaxed) != 0;
   std::uint32_t newest = anonymous_correlation_.load(std::memory_order_relaxed);
-  const std::uint32_t used = threads_used_.load(std::memory_order_acquire);
-  for (std::uint32_t i = 0; i < used; ++i) {
-    if (threads_[i].any_launch.load(std::memory_order_relaxed) == 0) continue;
-    const std::uint32_t last = threads_[i].last_correlation.load(std::memory_order_relaxed);
+  for (const ThreadState& t : states()) {
+    if (t.any_launch.load(std::memory_order_relaxed) == 0) continue;
+    const std::uint32_t last = t.last_correlation.load(std::memory_order_relaxed);
     if (!any || newer(last, newest)) newest = last;
     any = true;
   }
@@ -294,10 +278,9 @@ std::uint32_t Attribution::ids_since_first(CorrelationId newest) const noexcept 
   if (anonymous_launches_.load(std::memory_order_relaxed) != 0) return CorrelationMap::kCapacity - 1;
   constexpr std::uint32_t kJustBegun = 1u << 12;  // a thread that is inside its first launch does not say so yet
   std::uint32_t most = 0;
-  const std::uint32_t used = threads_used_.load(std::memory_order_acquire);
-  for (std::uint32_t i = 0; i < used; ++i) {
-    if (threads_[i].any_launch.load(std::memory_order_acquire) == 0) continue;  // pairs with launch
-    const std::uint32_t first = threads_[i].first_correlation.load(std::memory_order_relaxed);
+  for (const ThreadState& t : states()) {
+    if (t.any_launch.load(std::memory_order_acquire) == 0) continue;  // pairs with launch
+    const std::uint32_t first = t.first_correlation.load(std::memory_order_relaxed);
     if (!newer(first, raw(newest)) && raw(newest) - first > most) most = raw(newest) - first;
   }
   return most < CorrelationMap::kCapacity - kJustBegun ? most + kJustBegun : CorrelationMap::kCapacity - 1;

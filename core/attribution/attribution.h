@@ -4,6 +4,7 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "core/attribution/correlation_map.h"
@@ -47,7 +48,8 @@ struct alignas(64) ThreadState {
   std::atomic<const char*> waits_in{nullptr};   ///< the call that waits for the device, while it is inside of one
   std::atomic<const char*> slow_call{nullptr};  ///< likewise, one that may take long for other reasons
   std::atomic<std::uint16_t> range{0};          ///< RangeStack::name
-  bool holds_region = false;                    ///< counted in the number of owners
+  bool owns = false;                            ///< among the threads that ever had a region open
+  InstanceTable::Share share;                   ///< of the table of instances
   RangeStack stack;
   RecentProducts recent_products;
   /// Its newest launches, in a ring: the names that CUPTI gave their kernels, which live as long as the modules do.
@@ -86,10 +88,15 @@ class Attribution {
     if (!thread.stack.push(frame)) counters_.add(Counter::kNvtxTooDeep);
   }
   /// [owner thread] A range that maps to a region: opens an instance, or a part of the one open already.
-  void push_region(ThreadState& thread, DomainId domain, const RegionOpening& opening, Ticks now) noexcept;
+  /// \param shape nullptr: it has none. \return the level of the range, 0 for the outermost
+  int push_region(ThreadState& thread, DomainId domain, RegionId region, RuleId rule, const ShapeWords* shape,
+                  Ticks now) noexcept;
+  int push_region(ThreadState& thread, DomainId domain, const RegionOpening& opening, Ticks now) noexcept {
+    return push_region(thread, domain, opening.region, opening.rule, &opening.shape, now);
+  }
   /// [owner thread] hot. `now` is called for the time only when the range opened something.
   template <typename Now>
-  void pop(ThreadState& thread, DomainId domain, Now&& now) noexcept {
+  [[gnu::always_inline]] void pop(ThreadState& thread, DomainId domain, Now&& now) noexcept {
     InstanceId opened = InstanceId::kNone;
     switch (thread.stack.pop(domain, opened)) {
       case RangeStack::Popped::kFrame:
@@ -246,12 +253,22 @@ class Attribution {
   }
   [[nodiscard]] LaunchOwner ambient_owner(std::uint32_t context) const noexcept;
   [[nodiscard]] InstanceId parent_elsewhere(const ThreadState& thread) const noexcept;
-  [[gnu::noinline]] std::uint32_t find_last_owner(std::uint32_t context) const noexcept;
-  void close_opened(ThreadState& thread, InstanceId instance, Ticks now) noexcept;
-  void publish_innermost(ThreadState& thread) noexcept;
+  std::uint32_t find_last_owner(std::uint32_t context) const noexcept;
+  void close_opened(ThreadState& thread, InstanceId instance, Ticks now) noexcept {
+    instances_.close(instance, now, thread.context.load(std::memory_order_relaxed));
+    publish(thread, thread.stack.innermost());
+  }
+  void publish(ThreadState& thread, InstanceId innermost) noexcept {
+    thread.innermost.store(raw(innermost), std::memory_order_release);
+    if (innermost != InstanceId::kNone && !thread.owns) add_owner(thread);
+  }
+  void add_owner(ThreadState& thread) noexcept;
   void retract(ThreadState& thread, Counter why) noexcept;
   void pick_process_innermost() noexcept;
 
+  [[nodiscard]] std::span<const ThreadState> states() const noexcept {
+    return {threads_.data(), threads_used_.load(std::memory_order_acquire)};
+  }
   static constexpr std::uint32_t kContexts = 256;
 
   Counters& counters_;
@@ -263,9 +280,10 @@ class Attribution {
   InstanceTable instances_;
   ZeroedArray<ThreadState> threads_{kMaxThreads};
   std::array<std::atomic<std::uint32_t>, kContexts> last_owner_{};  ///< by context: 1 + index of the thread state
-  std::atomic<std::uint32_t> owners_{0};                            ///< threads with a region open
-  std::atomic<std::uint32_t> recent_owner_{0};                      ///< 1 + index of the thread that opened one last
-  std::atomic<std::uint32_t> threads_used_{0};                      ///< states at or above this index were never used
+  /// Thread states that ever had a region open: 1 + index. 0: the place is taken, and not written yet.
+  std::array<std::atomic<std::uint16_t>, kMaxThreads> owners_{};
+  std::atomic<std::uint32_t> owners_used_{0};
+  std::atomic<std::uint32_t> threads_used_{0};  ///< states at or above this index were never used
   std::atomic<std::uint32_t> next_serial_{1};
   std::atomic<std::uint64_t> anonymous_launches_{0};
   std::atomic<std::uint32_t> anonymous_correlation_{0};
@@ -273,6 +291,7 @@ class Attribution {
   std::atomic<std::uint32_t> process_open_{0};
   std::atomic<std::uint32_t> process_order_{0};
   std::atomic_flag process_lock_ = ATOMIC_FLAG_INIT;  ///< start/end of regions only: rare, a few dozen instructions
+  InstanceTable::Share process_share_;                ///< of the table of instances, under process_lock_
   std::array<ProcessRange, kMaxProcessRanges> process_ranges_{};
 };
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -47,8 +48,6 @@ struct Shape {
   std::optional<std::int64_t> ctx_context;  ///< kMixed: `context` of the sequences that do not decode [token/seq]
   std::optional<std::int64_t> encoder_len;  ///< encoder tokens per sequence of an encoder-decoder model [token/seq]
 
-  /// Takes from `other` every value that is absent here.
-  void fill_from(const Shape& other) noexcept;
   /// Some value is below zero.
   [[nodiscard]] bool is_negative() const noexcept;
 };
@@ -73,8 +72,8 @@ inline constexpr std::array<ShapeKey, 9> kShapeKeys{{{"batch", &Shape::batch},
 struct ShapeWords {
   static constexpr std::size_t kBatch = 0, kSeqLen = 1, kContext = 2, kNewTokens = 3, kTokens = 4, kGenBatch = 5,
                                kGenTokens = 6, kCtxContext = 7, kCount = 8;
-  std::array<std::int64_t, kCount> value{};
   std::uint32_t given = 0;
+  std::array<std::int64_t, kCount> value{};
 
   void set(std::size_t key, std::int64_t v) noexcept {
     if ((given & (1u << key)) != 0) return;  // the first source wins
@@ -82,8 +81,15 @@ struct ShapeWords {
     given |= 1u << key;
   }
   [[nodiscard]] bool has(std::size_t key) const noexcept { return (given & (1u << key)) != 0; }
+  /// Becomes `other`, but for values that are not given, which are left as they are: most ranges give few, or none.
+  void take(const ShapeWords& other) noexcept {
+    given = other.given;
+    for (std::uint32_t left = given; left != 0; left &= left - 1) {
+      const auto key = static_cast<std::size_t>(std::countr_zero(left));
+      value[key] = other.value[key];
+    }
+  }
   [[nodiscard]] Shape to_shape() const noexcept;
-  [[nodiscard]] static ShapeWords from_shape(const Shape& shape) noexcept;
 };
 
 /// Decode passes of an instance: as its shape says, or what its tokens come to, or one.

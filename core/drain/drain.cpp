@@ -32,6 +32,8 @@ Drain::Drain(Attribution& attribution, Ledger& ledger, TickClock& clock, const C
 }
 
 void Drain::follow_instances() {
+  if (program_ != nullptr)
+    for (InstanceSlot* range : program_->take_given_out()) attribution_.instances().release(*range);
   for (const InstanceFeed::Event& event : instances_.take()) {
     if (ledger_.out_of_time()) return;  // the run ends without them
     if (event.opens()) {
@@ -50,7 +52,7 @@ void Drain::follow_instances() {
     const std::optional<std::uint32_t> device = context != 0 ? contexts_.find(context) : std::nullopt;
     if (program_ != nullptr && program_->close_range(event, device)) continue;
     ledger_.close(*event.slot, event.at, device);
-    InstanceTable::release(*event.slot);
+    attribution_.instances().release(*event.slot);
   }
 }
 
@@ -158,9 +160,11 @@ void Drain::note_bad_time(const ActivityRecord& record, InstanceId owner, bool k
   if (graphs_ != nullptr && record.graph == GraphId::kNone) graphs_->learn(record);
   if (program_ != nullptr && owner != InstanceId::kNone && program_->holds(owner)) [[unlikely]]
     program_->add(record, first, 0, owner);
-  else if (owner == InstanceId::kNone && program_ != nullptr)
+  else if (owner != InstanceId::kNone)
+    ledger_.add(record, owner, first);
+  else if (program_ != nullptr && (detected_ == nullptr || !program_->leaves_to_detector()))
     program_->add(record, first, thread_outside(found.owner));
-  else if (owner == InstanceId::kNone && detected_ != nullptr)
+  else if (detected_ != nullptr)
     detected_->add(record, first, thread_outside(found.owner));
   else
     ledger_.add(record, owner, first);

@@ -48,7 +48,9 @@ HeldRanges::Event HeldRanges::take() {
   Range& range = ranges_[event.slot->id];
   event.is_over = range.close != kOpen;
   range.given = true;
-  if (!event.opens()) ranges_.erase(event.slot->id);
+  if (event.opens()) return event;
+  ranges_.erase(event.slot->id);
+  closed_.push_back(event.slot);
   return event;
 }
 

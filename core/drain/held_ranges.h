@@ -7,6 +7,8 @@
 #include <limits>
 #include <optional>
 #include <unordered_map>
+#include <utility>
+#include <vector>
 
 #include "core/drain/instance_feed.h"
 #include "core/program/program_fact.h"
@@ -38,6 +40,8 @@ class HeldRanges {
   [[nodiscard]] const Event* next(TimeNs until, bool all = false) const;
   /// That event is given out.
   Event take();
+  /// The slots of the closings that take() gave out since the last call: the caller is done with them.
+  [[nodiscard]] std::vector<InstanceSlot*> take_closed() noexcept { return std::exchange(closed_, {}); }
   /// The next fact whose ranges are known. Of one in a range the parts of a step are not known: the range names them.
   [[nodiscard]] std::optional<ProgramFact> take_fact(bool all = false);
 
@@ -62,6 +66,7 @@ class HeldRanges {
 
   std::unordered_map<InstanceId, Range> ranges_;
   std::deque<Event> events_;
+  std::vector<InstanceSlot*> closed_;
   std::deque<ProgramFact> facts_;
   TimeNs newest_fact_ = 0;
   ThreadSerial opener_ = ThreadSerial::kNone;

@@ -6,29 +6,17 @@ namespace mfu {
 
 const std::vector<InstanceFeed::Event>& InstanceFeed::take() {
   events_.clear();
-  const auto opened = [&](InstanceSlot* slot) {
-    events_.push_back({clock_.to_ns(slot->open_ticks), Event::kOpen, slot});
-    open_.push_back(slot);
-  };
-  for (std::size_t i = 0; i < unpublished_.size();) {
-    bool pending = false;
-    InstanceSlot* slot = table_.at_sequence(unpublished_[i], pending);
-    if (slot != nullptr) opened(slot);
-    if (pending) {
-      ++i;
-    } else {
-      unpublished_[i] = unpublished_.back();
-      unpublished_.pop_back();
+  for (const std::uint64_t end = table_.chunks_taken(); chunks_ != end; ++chunks_)
+    unpublished_.push_back(table_.chunk(chunks_));
+  std::erase_if(unpublished_, [this](InstanceTable::Share& chunk) {
+    for (; chunk.left != 0; ++chunk.next, --chunk.left) {
+      InstanceSlot& slot = table_.slot(static_cast<InstanceId>(chunk.next));
+      if (slot.state.load(std::memory_order_acquire) == InstanceSlot::kFree) return false;
+      events_.push_back({clock_.to_ns(slot.open_ticks), Event::kOpen, &slot});
+      open_.push_back(&slot);
     }
-  }
-  for (const std::uint64_t end = table_.next_sequence(); next_sequence_ != end; ++next_sequence_) {
-    bool pending = false;
-    InstanceSlot* slot = table_.at_sequence(next_sequence_, pending);
-    if (slot != nullptr)
-      opened(slot);
-    else if (pending)
-      unpublished_.push_back(next_sequence_);
-  }
+    return true;
+  });
   // From the newest on, so that of two that close at one moment the inner one comes first.
   std::size_t kept = open_.size();
   for (std::size_t i = open_.size(); i-- > 0;) {

@@ -29,9 +29,9 @@ class InstanceFeed {
  private:
   InstanceTable& table_;
   const TickClock& clock_;
-  std::uint64_t next_sequence_ = 0;
-  /// Claims that were under way when they were looked at: about one for each thread at most.
-  std::vector<std::uint64_t> unpublished_;
+  std::uint64_t chunks_ = 0;
+  /// Of chunks in the order in which they were taken, what was not published yet: little for each thread.
+  std::vector<InstanceTable::Share> unpublished_;
   std::vector<InstanceSlot*> open_;
   std::vector<Event> events_;
 };

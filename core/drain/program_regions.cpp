@@ -116,10 +116,7 @@ bool ProgramRegions::close_range(const InstanceFeed::Event& event, std::optional
 void ProgramRegions::give_out_range() {
   const HeldRanges::Event event = ranges_.take();
   const TimeNs at = std::max(event.at, ledger_.now());
-  if (!event.opens()) {
-    ledger_.close(*event.slot, at, event.home_device);
-    return InstanceTable::release(*event.slot);
-  }
+  if (!event.opens()) return ledger_.close(*event.slot, at, event.home_device);
   if (detected_ != nullptr) detected_->stand_aside();
   if (!open_.empty() && event.is_over) {
     const Instance* parent = ledger_.find(event.slot->parent);

@@ -51,7 +51,11 @@ class ProgramRegions {
   [[nodiscard]] bool open_range(const InstanceFeed::Event& event);
   /// It closed. \return that waits here, too
   [[nodiscard]] bool close_range(const InstanceFeed::Event& event, std::optional<std::uint32_t> home_device);
-  [[nodiscard]] bool holds(InstanceId range) const { return ranges_.holds(range); }
+  /// The slots of those that closed here and are in the Ledger since the last call.
+  [[nodiscard]] std::vector<InstanceSlot*> take_given_out() { return ranges_.take_closed(); }
+  [[nodiscard]] bool holds(InstanceId range) const { return ranges_.size() != 0 && ranges_.holds(range); }
+  /// Records that no range owns go to the detector at once, as though they came by here: nothing is known, or waits.
+  [[nodiscard]] bool leaves_to_detector() const noexcept { return !expects_ && !made_ && open_.empty(); }
   /// See DetectedRegions::settle.
   [[nodiscard]] TimeNs settle(CorrelationId complete, TimeNs watermark);
   void finish();

@@ -257,6 +257,7 @@ bool RegionRules::add(const RegionRule& config, const Regex* compiled, std::stri
     rule.mixed = rule.region;
   }
   digits_do_not_matter_ = digits_do_not_matter_ && !depends_on_digits(config.match);
+  region_of_rule_.push_back(rule.region);
   rules_.push_back(std::move(made));
   return true;
 }
@@ -380,6 +381,11 @@ std::vector<std::string> RegionRules::take_dropped() {
                     "\" takes too many steps on the names it meets; this rule is dropped");
   }
   return lines;
+}
+
+bool RegionRules::gives_shape(RuleId id, std::string_view name) const noexcept {
+  const Rule& rule = *rules_[raw(id)];
+  return rule.by_counts || !rule.groups.empty() || name.find('=') != std::string_view::npos;
 }
 
 RegionOpening RegionRules::open(RuleId id, std::string_view name, const double* payload) const noexcept {

@@ -70,6 +70,9 @@ class RegionRules {
   [[nodiscard]] std::vector<std::string> take_dropped();
   /// True when the digits of a name can never decide which rule matches, so that names which differ in them only may
   /// share an answer.
+  /// Whether a range of that name can say its shape: by its name, and not only by its payload.
+  [[nodiscard]] bool gives_shape(RuleId rule, std::string_view name) const noexcept;
+  [[nodiscard]] RegionId region_of(RuleId rule) const noexcept { return region_of_rule_[raw(rule)]; }
   [[nodiscard]] bool digits_do_not_matter() const noexcept { return digits_do_not_matter_; }
 
   [[nodiscard]] const std::vector<Region>& regions() const noexcept { return regions_; }
@@ -96,6 +99,7 @@ class RegionRules {
   bool add(const RegionRule& config, const Regex* compiled, std::string* why);
 
   std::vector<std::unique_ptr<Rule>> rules_;
+  std::vector<RegionId> region_of_rule_;
   mutable std::atomic<std::uint32_t> dropped_{0};  ///< rules that reached kStrikes
   std::uint32_t dropped_said_ = 0;
   std::vector<Region> regions_;

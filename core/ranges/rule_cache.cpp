@@ -26,15 +26,16 @@ void RuleCache::keep_name(std::string_view name, std::uint64_t hash) noexcept {
   kept.ready.store(Name::kReady, std::memory_order_release);
 }
 
-RuleId RuleCache::miss(DomainId domain, std::string_view domain_name, std::string_view name,
-                       std::uint64_t hash) noexcept {
+std::uint64_t RuleCache::miss(DomainId domain, const char* domain_name, std::string_view name,
+                              std::uint64_t hash) noexcept {
   std::atomic<std::uint64_t>& exact = cache_[hash & (kCapacity - 1)];
-  if (!rules_.digits_do_not_matter()) {
-    const RuleId rule = ask(domain_name, name);
+  const auto keep = [&](RuleId rule) {
     if (rule == RuleId::kNone) keep_name(name, hash);
-    exact.store(pack(hash, rule), std::memory_order_relaxed);
-    return rule;
-  }
+    const std::uint64_t found = pack(hash, rule, name);
+    exact.store(found, std::memory_order_relaxed);
+    return found;
+  };
+  if (!rules_.digits_do_not_matter()) return keep(ask(domain_name, name));
   // The same name with every run of digits written as one NUL, which no real name holds.
   std::array<char, kMaxLength> collapsed;
   std::size_t length = 0;
@@ -51,15 +52,13 @@ RuleId RuleCache::miss(DomainId domain, std::string_view domain_name, std::strin
   std::atomic<std::uint64_t>& slot = cache_[shared & (kCapacity - 1)];
   const std::uint64_t word = slot.load(std::memory_order_relaxed);
   RuleId rule;
-  if ((word & ~0xFFFFull) == (shared & ~0xFFFFull) && (word & 0xFFFFull) != 0) {
-    rule = unpack(word);
+  if (is_of(word, shared)) {
+    rule = rule_in(word);
   } else {
     rule = ask(domain_name, name);
-    slot.store(pack(shared, rule), std::memory_order_relaxed);
+    slot.store(pack(shared, rule, name), std::memory_order_relaxed);
   }
-  if (rule == RuleId::kNone) keep_name(name, hash);
-  exact.store(pack(hash, rule), std::memory_order_relaxed);
-  return rule;
+  return keep(rule);
 }
 
 }  // namespace mfu

@@ -17,13 +17,16 @@ namespace mfu {
 /// The answer of the rules to the name of a range.
 struct MatchedRange {
   RuleId rule = RuleId::kNone;
-  std::uint16_t name = 0;  ///< RuleCache::name_of knows it, of a range that is no region; 0: none
+  std::uint16_t name = 0;      ///< RuleCache::name_of knows it, of a range that is no region; 0: none
+  bool without_shape = false;  ///< of a region: RegionRules::gives_shape says so
 
   [[nodiscard]] static constexpr MatchedRange of(std::uint32_t word) noexcept {
-    return {static_cast<RuleId>(word & 0xFFFFu), static_cast<std::uint16_t>(word >> 16)};
+    return {static_cast<RuleId>(word & 0xFFFFu), static_cast<std::uint16_t>(word >> 16 & 0x7FFFu), word >> 31 != 0};
   }
   /// Not 0 where there is a name.
-  [[nodiscard]] constexpr std::uint32_t word() const noexcept { return raw(rule) | std::uint32_t{name} << 16; }
+  [[nodiscard]] constexpr std::uint32_t word() const noexcept {
+    return raw(rule) | std::uint32_t{name} << 16 | std::uint32_t{without_shape} << 31;
+  }
 };
 
 /// A direct-mapped cache over name hashes. [any thread] hot: no lock, no allocation; a miss asks the rules
@@ -37,12 +40,12 @@ class RuleCache {
   explicit RuleCache(const RegionRules& rules) noexcept : rules_(rules) {}
 
   /// Of a range `name` (at most kMaxLength bytes are read) in `domain`.
-  [[nodiscard]] MatchedRange kind_of(DomainId domain, std::string_view domain_name, std::string_view name) noexcept {
+  [[nodiscard, gnu::always_inline]] MatchedRange kind_of(DomainId domain, const char* domain_name,
+                                                         std::string_view name) noexcept {
     const std::uint64_t hash = hash_of(name, raw(domain));
-    const std::uint64_t word = cache_[hash & (kCapacity - 1)].load(std::memory_order_relaxed);
-    const bool known = (word & ~0xFFFFull) == (hash & ~0xFFFFull) && (word & 0xFFFFull) != 0;
-    const RuleId rule = known ? unpack(word) : miss(domain, domain_name, name, hash);
-    return {rule, static_cast<std::uint16_t>((hash & (kCapacity - 1)) + 1)};
+    std::uint64_t word = cache_[hash & (kCapacity - 1)].load(std::memory_order_relaxed);
+    if (!is_of(word, hash)) word = miss(domain, domain_name, name, hash);
+    return {rule_in(word), static_cast<std::uint16_t>((hash & (kCapacity - 1)) + 1), (word & kWithoutShape) != 0};
   }
 
   /// The name of a range that is no region, with `#` for digits; of those that share a number, the one that came first.
@@ -65,15 +68,20 @@ class RuleCache {
   };
   void keep_name(std::string_view name, std::uint64_t hash) noexcept;
   [[nodiscard]] static std::uint64_t hash_of(std::string_view name, std::uint64_t seed) noexcept;
-  [[gnu::noinline]] RuleId miss(DomainId domain, std::string_view domain_name, std::string_view name,
-                                std::uint64_t hash) noexcept;
+  std::uint64_t miss(DomainId domain, const char* domain_name, std::string_view name, std::uint64_t hash) noexcept;
   RuleId ask(std::string_view domain_name, std::string_view name) noexcept;
-  // Low 16 bits: rule + 2, so that "no rule" (0xFFFF + 2 = 1) is distinct from an empty slot.
-  static std::uint64_t pack(std::uint64_t hash, RuleId rule) noexcept {
-    return (hash & ~0xFFFFull) | static_cast<std::uint16_t>(raw(rule) + 2);
+  /// A word of the cache. Low 16 bits: rule + 2, so that "no rule" (0xFFFF + 2 = 1) is distinct from an empty slot.
+  /// Then a flag, then the hash.
+  static constexpr std::uint64_t kRule = 0xFFFF, kWithoutShape = 0x10000, kHash = ~(kRule | kWithoutShape);
+  [[nodiscard]] std::uint64_t pack(std::uint64_t hash, RuleId rule, std::string_view name) const noexcept {
+    const bool shape = rule == RuleId::kNone || rules_.gives_shape(rule, name);
+    return (hash & kHash) | (shape ? 0 : kWithoutShape) | static_cast<std::uint16_t>(raw(rule) + 2);
   }
-  static RuleId unpack(std::uint64_t word) noexcept {
-    return static_cast<RuleId>(static_cast<std::uint16_t>((word & 0xFFFFull) - 2));
+  static bool is_of(std::uint64_t word, std::uint64_t hash) noexcept {
+    return ((word ^ hash) & kHash) == 0 && (word & kRule) != 0;
+  }
+  static RuleId rule_in(std::uint64_t word) noexcept {
+    return static_cast<RuleId>(static_cast<std::uint16_t>((word & kRule) - 2));
   }
 
   const RegionRules& rules_;

@@ -474,7 +474,8 @@ class Query {
     if (phase != Phase::kTrain && phase != Phase::kPrefill && phase != Phase::kDecode)
       return Error{"--kernel-kind " + query_.kernel_kind + ": expected --phase train, prefill or decode"};
     Shape shape = part.shape.to_shape();
-    shape.fill_from(config_.workload.shape);
+    for (const ShapeKey& key : kShapeKeys)
+      if (!(shape.*key.value)) shape.*key.value = config_.workload.shape.*key.value;
     const std::int64_t batch = shape.batch.value_or(1);
     if (!shape.seq_len && shape.tokens && batch > 0) shape.seq_len = *shape.tokens / batch;
     const bool decode = phase == Phase::kDecode;

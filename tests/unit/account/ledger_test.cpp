@@ -274,7 +274,8 @@ class LedgerProperty : public ::testing::Test {
         slot.opener = static_cast<ThreadSerial>(instance.thread);
         slot.region = static_cast<RegionId>(instance.region);
         slot.rule = static_cast<RuleId>(0);
-        slot.shape = ShapeWords::from_shape(instance.shape);
+        for (std::size_t key = 0; key < ShapeWords::kCount; ++key)
+          if (const auto& given = instance.shape.*kShapeKeys[key].value) slot.shape.set(key, *given);
         if (events[next].kind >= 2)
           ledger.open(slot, events[next].at);
         else

@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <random>
+#include <set>
 #include <thread>
 
 namespace mfu {
@@ -42,12 +43,27 @@ class AttributionTest : public ::testing::Test {
   }
   /// The instance that a push of `r` on `thread` opened.
   LaunchOwner push(ThreadState* thread, std::uint16_t r) {
-    const std::uint64_t sequence = a_->instances().next_sequence();
     a_->push_region(*thread, kDomain, region(r), ++now_);
-    return static_cast<LaunchOwner>(raw(InstanceTable::id_of(sequence)));
+    return static_cast<LaunchOwner>(raw(thread->stack.frame(thread->stack.stored_depth() - 1).instance));
   }
   void pop(ThreadState* thread) {
     a_->pop(*thread, kDomain, [this] { return ++now_; });
+  }
+  /// The instances that were published since the last call.
+  std::vector<InstanceId> published() {
+    std::vector<InstanceId> ids;
+    InstanceTable& table = a_->instances();
+    for (const std::uint64_t end = table.chunks_taken(); chunks_seen_ != end; ++chunks_seen_)
+      chunks_.push_back(table.chunk(chunks_seen_));
+    std::erase_if(chunks_, [&](InstanceTable::Share& chunk) {
+      for (; chunk.left != 0; ++chunk.next, --chunk.left) {
+        const auto id = static_cast<InstanceId>(chunk.next);
+        if (table.slot(id).state.load(std::memory_order_acquire) == InstanceSlot::kFree) return false;
+        ids.push_back(id);
+      }
+      return true;
+    });
+    return ids;
   }
   const InstanceSlot& slot(LaunchOwner instance) { return a_->instances().slot(static_cast<InstanceId>(instance)); }
 
@@ -56,6 +72,8 @@ class AttributionTest : public ::testing::Test {
   Ticks now_ = 0;
   std::uint32_t correlation_ = 0xFFFF'FF00u;  // wraps on the way
   std::uint64_t launches_ = 0;
+  std::uint64_t chunks_seen_ = 0;
+  std::vector<InstanceTable::Share> chunks_;
 };
 
 TEST_F(AttributionTest, NoRegionOpenAnywhereIsOutside) {
@@ -280,9 +298,9 @@ TEST_F(AttributionTest, RangesBelowTheDeepestLevelOpenNothing) {
   ThreadState* t = a_->acquire_thread();
   const LaunchOwner outer = push(t, 0);
   for (std::uint32_t i = 1; i < RangeStack::kMaxDepth; ++i) a_->push(*t, kDomain);
-  const std::uint64_t before = a_->instances().next_sequence();
+  EXPECT_EQ(published().size(), 1u);
   for (int i = 0; i < 10; ++i) a_->push_region(*t, kDomain, region(1), ++now_);
-  EXPECT_EQ(a_->instances().next_sequence(), before);
+  EXPECT_TRUE(published().empty());
   EXPECT_EQ(launch(t), outer);
   EXPECT_EQ(counters_.get(Counter::kNvtxTooDeep), 10u);
   for (std::uint32_t i = 0; i < RangeStack::kMaxDepth + 10; ++i) pop(t);
@@ -300,6 +318,12 @@ TEST_F(AttributionTest, AgreesWithTheRulesOnRandomPrograms) {
   for (unsigned seed = 1; seed <= 60; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     a_ = std::make_unique<Attribution>(counters_);
+    chunks_.clear();
+    chunks_seen_ = 0;
+    std::vector<InstanceId> live;
+    const auto follow = [&] {
+      for (const InstanceId id : published()) live.push_back(id);
+    };
     std::mt19937 rng(seed);
     std::vector<ThreadState*> owners;
     for (std::uint32_t i = 0; i < kOwners; ++i) owners.push_back(a_->acquire_thread());
@@ -365,9 +389,10 @@ TEST_F(AttributionTest, AgreesWithTheRulesOnRandomPrograms) {
           break;
         case 6:
           if (rng() % 2 == 0 && process.size() < 4) {
-            const std::uint64_t sequence = a_->instances().next_sequence();
+            follow();
             const std::uint64_t handle = a_->start_process_region(nullptr, region(7), ++now_);
-            process.emplace_back(handle, static_cast<LaunchOwner>(raw(InstanceTable::id_of(sequence))));
+            follow();
+            process.emplace_back(handle, static_cast<LaunchOwner>(raw(live.back())));
           } else if (!process.empty()) {
             const auto at = process.begin() + static_cast<std::ptrdiff_t>(rng() % process.size());
             ASSERT_TRUE(a_->end_process_region(at->first, ++now_));
@@ -381,10 +406,13 @@ TEST_F(AttributionTest, AgreesWithTheRulesOnRandomPrograms) {
           break;
         }
       }
-      for (std::uint64_t n = 0, end = a_->instances().next_sequence(); n < end; ++n) {  // the drain, as it were
-        InstanceSlot& s = a_->instances().slot(InstanceTable::id_of(n));
-        if (s.state.load() == InstanceSlot::kClosed) InstanceTable::release(s);
-      }
+      follow();
+      std::erase_if(live, [this](InstanceId id) {  // the drain, as it were
+        InstanceSlot& s = a_->instances().slot(id);
+        const bool over = s.state.load() == InstanceSlot::kClosed;
+        if (over) a_->instances().release(s);
+        return over;
+      });
     }
   }
 }
@@ -410,26 +438,35 @@ TEST_F(AttributionTest, ManyThreadsAtOnce) {
       a_->release_thread(*state, kEach);
     });
   }
-  std::uint64_t followed = 0;
-  for (int round = 0; round < 200; ++round) {  // the drain
-    for (const std::uint64_t end = a_->instances().next_sequence(); followed < end;) {
-      bool pending = false;
-      InstanceSlot* s = a_->instances().at_sequence(followed, pending);
-      if (pending || (s != nullptr && s->state.load(std::memory_order_acquire) != InstanceSlot::kClosed)) break;
-      if (s != nullptr) InstanceTable::release(*s);
-      ++followed;
+  std::set<InstanceId> all;
+  std::vector<InstanceId> live;
+  const auto drain = [&] {
+    for (const InstanceId id : published()) {
+      live.push_back(id);
+      EXPECT_TRUE(all.insert(id).second);
     }
+    std::erase_if(live, [this](InstanceId id) {
+      InstanceSlot& s = a_->instances().slot(id);
+      const bool over = s.state.load(std::memory_order_acquire) == InstanceSlot::kClosed;
+      if (over) a_->instances().release(s);
+      return over;
+    });
+  };
+  for (int round = 0; round < 200; ++round) {
+    drain();
     std::this_thread::yield();
   }
   for (std::thread& t : threads) t.join();
-  const std::uint64_t instances = a_->instances().next_sequence();
+  drain();
+  EXPECT_TRUE(live.empty());
+  EXPECT_EQ(all.size(), kThreads / 2 * kEach / 8);
   const std::uint64_t captured = counters_.get(Counter::kLaunchesCaptured);
   EXPECT_EQ(a_->launches_seen() + captured, std::uint64_t{kThreads} * kEach);
   for (std::uint32_t i = 1; i < ids.load(); ++i) {
     const auto found = a_->map().record(static_cast<CorrelationId>(i));
     ASSERT_EQ(found.result, CorrelationMap::Lookup::kFound);
-    ASSERT_TRUE(raw(found.owner) <= instances || is_outside(found.owner) || found.owner == LaunchOwner::kAmbiguous ||
-                found.owner == LaunchOwner::kNotALaunch);
+    ASSERT_TRUE(all.contains(static_cast<InstanceId>(found.owner)) || is_outside(found.owner) ||
+                found.owner == LaunchOwner::kAmbiguous || found.owner == LaunchOwner::kNotALaunch);
   }
 }
 

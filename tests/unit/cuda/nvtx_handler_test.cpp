@@ -297,7 +297,7 @@ TEST_F(Handler, RangesFromBeforeTheStart) {
     adopt_early_process_ranges(live);
     (void)live_thread(live);
     EXPECT_EQ(innermost(), "step batch=3 seq_len=4");
-    EXPECT_EQ(attribution_->instances().next_sequence(), 2u) << "the range of the thread, and the one of the process";
+    EXPECT_EQ(attribution_->instances().chunks_taken(), 2u) << "one for the thread's ranges, and one for the process's";
     const std::uint64_t unknown = host_counters().get(Counter::kNvtxRangeEndUnknown);
     end(open);
     EXPECT_EQ(host_counters().get(Counter::kNvtxRangeEndUnknown), unknown);

@@ -394,6 +394,26 @@ TEST(RuleCache, AnswersAsTheRulesDoWhateverIsCached) {
   }
 }
 
+/// A range without a shape, as the cache says, has none where its name is read; it says so of the usual names.
+TEST(RuleCache, KnowsNamesThatGiveNoShape) {
+  RegionRule grouped = rule("grouped", R"(run (?P<batch>\d+))");
+  const Rules r({grouped, rule("plain", "walk.*")});
+  RuleCache names(r.rules);
+  for (int round = 0; round < 2; ++round) {
+    for (const std::string name : {"step", "decode", "decode batch=8 context=4096", "prefill tokens=7", "forward",
+                                   "run 3", "walk", "walk =", "walk batch=2", "execute_context_2(7)_generation_3(3)",
+                                   "execute_new_1_cached_2", "ProfilerStep#5", "decode[bs=4]", "x=1"}) {
+      const MatchedRange kind = names.kind_of(DomainId::kDefault, "", name);
+      if (kind.rule == RuleId::kNone) continue;
+      EXPECT_EQ(MatchedRange::of(kind.word()).without_shape, kind.without_shape);
+      const RegionOpening opening = r.rules.open(kind.rule, name, nullptr);
+      EXPECT_EQ(kind.without_shape, opening.shape.given == 0 && name.find('=') == std::string::npos) << name;
+      if (!kind.without_shape) continue;
+      EXPECT_EQ(r.rules.region_of(kind.rule), opening.region) << name;
+    }
+  }
+}
+
 TEST(RuleCache, KeepsDomainsApart) {
   RegionRule own = rule("gen", "go");
   own.domain = "LLM";

@@ -185,8 +185,7 @@ void deliver(Batch batch) {
     ThreadState& thread = *driver->thread();
     if (begin_delivery != nullptr) begin_delivery(batch.buffer);
     ++thread.buffer_callback;
-    const CallbackTimer timer(kCostCompleted);
-    callbacks.completed(batch.buffer, batch.capacity, valid);
+    timed(kCostCompleted, [&] { callbacks.completed(batch.buffer, batch.capacity, valid); });
     --thread.buffer_callback;
   }
   if (end_delivery != nullptr) end_delivery(callbacks.completed ? batch.buffer : nullptr, callbacks.foreign ? 0 : at);
@@ -317,12 +316,9 @@ bool request_buffer(Batch& batch, std::size_t record) {
   ThreadState& thread = *connected_driver()->thread();
   std::uint8_t* buffer = nullptr;
   std::size_t size = 0, max_records = 0;
-  {
-    ++thread.buffer_callback;
-    const CallbackTimer timer(kCostRequested);
-    callbacks.requested(&buffer, &size, &max_records);
-    --thread.buffer_callback;
-  }
+  ++thread.buffer_callback;
+  timed(kCostRequested, [&] { callbacks.requested(&buffer, &size, &max_records); });
+  --thread.buffer_callback;
   if (buffer == nullptr) {
     if (cupti_layout().version < 27) {
       std::fprintf(stderr, "[simgpu] a NULL activity buffer crashes CUPTI before API version 27\n");
@@ -520,20 +516,6 @@ std::size_t take_dropped(std::uint32_t client) {
   // lock of its request callback held deadlocks here too.
   const std::lock_guard lock(state().shared[client].mutex);
   return state().dropped[client].exchange(0);
-}
-
-CallbackTimer::CallbackTimer(CallbackCostIndex which) noexcept : which_(which), begin_ns_(monotonic_ns()) {}
-
-CallbackTimer::~CallbackTimer() {
-  const Driver* driver = connected_driver();
-  if (driver == nullptr) return;
-  CallbackCost& cost = driver->costs[which_];
-  const auto took = static_cast<std::uint64_t>(monotonic_ns() - begin_ns_);
-  cost.count.fetch_add(1, std::memory_order_relaxed);
-  cost.total_ns.fetch_add(took, std::memory_order_relaxed);
-  std::uint64_t max = cost.max_ns.load(std::memory_order_relaxed);
-  while (took > max && !cost.max_ns.compare_exchange_weak(max, took, std::memory_order_relaxed)) {
-  }
 }
 
 }  // namespace mfu::sim

@@ -51,17 +51,4 @@ void set_flush_period(std::uint32_t ms);
 /// Dropped records since the last call.
 [[nodiscard]] std::size_t take_dropped(std::uint32_t client);
 
-/// Adds what one callback of the client took.
-class CallbackTimer {
- public:
-  explicit CallbackTimer(CallbackCostIndex which) noexcept;
-  ~CallbackTimer();
-  CallbackTimer(const CallbackTimer&) = delete;
-  CallbackTimer& operator=(const CallbackTimer&) = delete;
-
- private:
-  CallbackCostIndex which_;
-  std::int64_t begin_ns_;
-};
-
 }  // namespace mfu::sim

@@ -58,10 +58,9 @@ void on_api(const ApiEvent& event) {
     if ((driver ? subscriber.driver : subscriber.runtime)[event.cbid].load(std::memory_order_relaxed) == 0) return;
     ++thread.api_callback;
     burn(settings().callback_ns);
-    {
-      const CallbackTimer timer(kCostApi);
+    timed(kCostApi, [&] {
       subscriber.callback(subscriber.userdata, static_cast<CUpti_CallbackDomain>(event.domain), event.cbid, &data);
-    }
+    });
     --thread.api_callback;
   });
 }
@@ -72,10 +71,7 @@ void notify(CUpti_CallbackDomain domain, std::uint32_t cbid, const void* data) {
     const auto& flag = domain == CUPTI_CB_DOMAIN_RESOURCE ? subscriber.resource[cbid] : subscriber.synchronize[cbid];
     if (flag.load(std::memory_order_relaxed) == 0) return;
     ++thread.resource_callback;
-    {
-      const CallbackTimer timer(kCostResource);
-      subscriber.callback(subscriber.userdata, domain, cbid, data);
-    }
+    timed(kCostResource, [&] { subscriber.callback(subscriber.userdata, domain, cbid, data); });
     --thread.resource_callback;
   });
 }

@@ -1,5 +1,5 @@
-// Behaviour that tests alone ask for, in builds with tests (tests/simgpu/foreign_clients.cpp, spoilt_records.cpp): null
-// in others.
+// Behaviour that tests alone ask for, in builds with tests (tests/simgpu/foreign_clients.cpp, spoilt_records.cpp,
+// callback_costs.cpp): null in others.
 #pragma once
 
 #include <cstddef>
@@ -30,5 +30,15 @@ enum class Loss : std::uint8_t { kNone, kCounted, kSilent };
 [[gnu::weak]] void begin_delivery(const std::uint8_t* buffer);
 [[gnu::weak]] void end_delivery(std::uint8_t* buffer, std::size_t bytes);
 [[gnu::weak]] void await_delivery(const std::uint8_t* buffer);
+
+/// Before and after a callback of the client, whose time is written with the truth. \return 0: it is not asked for
+[[gnu::weak]] std::int64_t begin_callback();
+[[gnu::weak]] void end_callback(CallbackCostIndex which, std::int64_t began);
+template <typename Callback>
+void timed(CallbackCostIndex which, Callback&& callback) {
+  const std::int64_t began = begin_callback != nullptr ? begin_callback() : 0;
+  callback();
+  if (began != 0) end_callback(which, began);
+}
 
 }  // namespace mfu::sim
