@@ -48,9 +48,7 @@ HeldRanges::Event HeldRanges::take() {
   Range& range = ranges_[event.slot->id];
   event.is_over = range.close != kOpen;
   range.given = true;
-  if (event.opens()) return event;
-  ranges_.erase(event.slot->id);
-  closed_.push_back(event.slot);
+  if (!event.opens() && ranges_.erase(event.slot->id) != 0) closed_.push_back(event.slot);
   return event;
 }
 

@@ -6,17 +6,18 @@ namespace mfu {
 
 const std::vector<InstanceFeed::Event>& InstanceFeed::take() {
   events_.clear();
-  for (const std::uint64_t end = table_.chunks_taken(); chunks_ != end; ++chunks_)
-    unpublished_.push_back(table_.chunk(chunks_));
-  std::erase_if(unpublished_, [this](InstanceTable::Share& chunk) {
+  while (chunks_ != table_.chunks_taken()) unpublished_.push_back(table_.chunk(chunks_++));
+  std::size_t left = 0;
+  for (InstanceTable::Share chunk : unpublished_) {
     for (; chunk.left != 0; ++chunk.next, --chunk.left) {
       InstanceSlot& slot = table_.slot(static_cast<InstanceId>(chunk.next));
-      if (slot.state.load(std::memory_order_acquire) == InstanceSlot::kFree) return false;
+      if (slot.state.load(std::memory_order_acquire) == InstanceSlot::kFree) break;
       events_.push_back({clock_.to_ns(slot.open_ticks), Event::kOpen, &slot});
       open_.push_back(&slot);
     }
-    return true;
-  });
+    if (chunk.left != 0) unpublished_[left++] = chunk;
+  }
+  unpublished_.resize(left);
   // From the newest on, so that of two that close at one moment the inner one comes first.
   std::size_t kept = open_.size();
   for (std::size_t i = open_.size(); i-- > 0;) {
