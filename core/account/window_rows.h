@@ -143,7 +143,7 @@ class WindowRows {
     Peak peak;
     std::vector<Ends> ends;  ///< by region
     std::deque<Finished> finished;
-    std::size_t newest_of_thread = 0;  ///< of them, the newest: all of one thread
+    std::size_t newest_of_thread = 0;  ///< how many of the newest are of one thread
     std::vector<std::uint64_t> ended;  ///< by region: instances so far
     WaitingPrefills prefills;
     ClassTimes edge_times{};   ///< class times at the last edge

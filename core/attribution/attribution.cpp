@@ -102,7 +102,7 @@ int Attribution::push_region(ThreadState& thread, DomainId domain, RegionId regi
 void Attribution::add_owner(ThreadState& thread) noexcept {
   thread.owns = true;  // and so do the threads that have the state later
   const std::uint32_t place = owners_used_.fetch_add(1, std::memory_order_acq_rel);
-  owners_[place].store(static_cast<std::uint16_t>(thread.index), std::memory_order_release);
+  owners_[place].store(&thread, std::memory_order_release);
 }
 
 LaunchOwner Attribution::ambient_owner(std::uint32_t context) const noexcept {
@@ -112,7 +112,8 @@ LaunchOwner Attribution::ambient_owner(std::uint32_t context) const noexcept {
   std::uint32_t found = 0, open = 0;
   const std::uint32_t used = owners_used_.load(std::memory_order_acquire);
   for (std::uint32_t i = 0; i < used && open < 2; ++i) {
-    const std::uint32_t innermost = leaf_of(owners_[i].load(std::memory_order_acquire));
+    const ThreadState* const owner = owners_[i].load(std::memory_order_acquire);
+    const std::uint32_t innermost = owner != nullptr ? owner->innermost.load(std::memory_order_acquire) : 0;
     if (innermost == 0) continue;
     found = innermost;
     ++open;

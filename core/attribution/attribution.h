@@ -280,8 +280,8 @@ class Attribution {
   InstanceTable instances_;
   ZeroedArray<ThreadState> threads_{kMaxThreads};
   std::array<std::atomic<std::uint32_t>, kContexts> last_owner_{};  ///< by context: 1 + index of the thread state
-  /// Thread states that ever had a region open: 1 + index. 0: the place is taken, and not written yet.
-  std::array<std::atomic<std::uint16_t>, kMaxThreads> owners_{};
+  /// Thread states that ever had a region open. nullptr: the place is taken, and not written yet.
+  std::array<std::atomic<const ThreadState*>, kMaxThreads> owners_{};
   std::atomic<std::uint32_t> owners_used_{0};
   std::atomic<std::uint32_t> threads_used_{0};  ///< states at or above this index were never used
   std::atomic<std::uint32_t> next_serial_{1};

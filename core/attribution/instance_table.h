@@ -38,7 +38,7 @@ struct alignas(64) InstanceSlot {
   std::atomic<std::uint32_t> context{0};  ///< last CUDA context that the opening thread launched on; 0: none yet
   Ticks open_ticks = 0;
   Ticks close_ticks = 0;
-  ShapeWords shape;  ///< of which values that are not given are those of earlier instances
+  ShapeWords shape;  ///< values that are not given are left from earlier instances
 };
 static_assert(offsetof(InstanceSlot, shape) + offsetof(ShapeWords, value) <= 64);
 

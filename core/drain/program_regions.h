@@ -54,7 +54,7 @@ class ProgramRegions {
   /// The slots of those that closed here and are in the Ledger since the last call.
   [[nodiscard]] std::vector<InstanceSlot*> take_given_out() { return ranges_.take_closed(); }
   [[nodiscard]] bool holds(InstanceId range) const { return ranges_.size() != 0 && ranges_.holds(range); }
-  /// Records that no range owns go to the detector at once, as though they came by here: nothing is known, or waits.
+  /// Records that no range owns may go straight to the detector: no fact is expected, and no region is open.
   [[nodiscard]] bool leaves_to_detector() const noexcept { return !expects_ && !made_ && open_.empty(); }
   /// See DetectedRegions::settle.
   [[nodiscard]] TimeNs settle(CorrelationId complete, TimeNs watermark);

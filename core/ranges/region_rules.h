@@ -70,7 +70,7 @@ class RegionRules {
   [[nodiscard]] std::vector<std::string> take_dropped();
   /// True when the digits of a name can never decide which rule matches, so that names which differ in them only may
   /// share an answer.
-  /// Whether a range of that name can say its shape: by its name, and not only by its payload.
+  /// Whether the name of such a range can say a shape. A payload can in any case.
   [[nodiscard]] bool gives_shape(RuleId rule, std::string_view name) const noexcept;
   [[nodiscard]] RegionId region_of(RuleId rule) const noexcept { return region_of_rule_[raw(rule)]; }
   [[nodiscard]] bool digits_do_not_matter() const noexcept { return digits_do_not_matter_; }

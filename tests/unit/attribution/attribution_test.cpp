@@ -55,14 +55,14 @@ class AttributionTest : public ::testing::Test {
     InstanceTable& table = a_->instances();
     for (const std::uint64_t end = table.chunks_taken(); chunks_seen_ != end; ++chunks_seen_)
       chunks_.push_back(table.chunk(chunks_seen_));
-    std::erase_if(chunks_, [&](InstanceTable::Share& chunk) {
+    for (InstanceTable::Share& chunk : chunks_) {
       for (; chunk.left != 0; ++chunk.next, --chunk.left) {
         const auto id = static_cast<InstanceId>(chunk.next);
-        if (table.slot(id).state.load(std::memory_order_acquire) == InstanceSlot::kFree) return false;
+        if (table.slot(id).state.load(std::memory_order_acquire) == InstanceSlot::kFree) break;
         ids.push_back(id);
       }
-      return true;
-    });
+    }
+    std::erase_if(chunks_, [](const InstanceTable::Share& chunk) { return chunk.left == 0; });
     return ids;
   }
   const InstanceSlot& slot(LaunchOwner instance) { return a_->instances().slot(static_cast<InstanceId>(instance)); }
